@@ -112,7 +112,7 @@ class Ledger:
         tries = _Tries(self)
         while True:
             mark = None
-            mine: tuple[str, int] = ("", 0)
+            own_mark: tuple[str, int] = ("", 0)
             committing = False
             value: t.Any = None
             began = self._now()
@@ -124,12 +124,12 @@ class Ledger:
                             return doubt[1]
                         mark, doubt = doubt[0], None  # not committed: no doubt any more
                     elif self.is_server:
-                        mine = self._worker.next()
-                        commits.begin(tx, mine)
+                        own_mark = self._worker.next()
+                        commits.begin(tx, own_mark)
                     value = function(tx, *arguments, **named)
                     tx.flush()
                     if mark is None and self.is_server:
-                        mark = mine if commits.sign(tx, mine) else None
+                        mark = own_mark if commits.sign(tx, own_mark) else None
                     committing = True
                 self._see_growth(statistics.large(tx.inserted))
                 self._tell_lease(began, tx)

@@ -62,18 +62,18 @@ def plan(tx: Transaction, before: float) -> dict[str, int]:
     counts["notifications"] = _count(
         tx, notifications, sa.or_(notifications.c.instance_uuid.in_(over), sa.and_(*_old_notifications(before)))
     )
-    gone = sa.and_(*_over(before))
+    purged = sa.and_(*_over(before))
     specs = [
         request_specs.c.reservation_id.in_(sa.select(reservations.c.id).where(reservations.c.created_at < before)),
-        ~_refers(instances, *_of_spec(), sa.not_(gone)),
-        *(~_refers(migrations, its, migrations.c.instance_uuid.not_in(over)) for its in _OF_MOVES),
+        ~_refers(instances, *_of_spec(), sa.not_(purged)),
+        *(~_refers(migrations, move_spec, migrations.c.instance_uuid.not_in(over)) for move_spec in _OF_MOVES),
     ]
     counts["request_specs"] = _count(tx, request_specs, *specs)
     counts["reservations"] = _count(
         tx,
         reservations,
         reservations.c.created_at < before,
-        ~_refers(instances, instances.c.reservation_id == reservations.c.id, sa.not_(gone)),
+        ~_refers(instances, instances.c.reservation_id == reservations.c.id, sa.not_(purged)),
     )
     old = sa.select(volumes.c.id).where(*_old_volumes(before))
     counts["volumes"] = _count(tx, volumes, *_old_volumes(before))
@@ -203,7 +203,7 @@ def _request_specs(tx: Transaction, before: float, size: int) -> dict[str, int]:
         .where(
             reservations.c.created_at < before,
             ~_refers(instances, *_of_spec()),
-            *(~_refers(migrations, its) for its in _OF_MOVES),
+            *(~_refers(migrations, move_spec) for move_spec in _OF_MOVES),
         )
     )
     return _by_key(tx, request_specs, request_specs.c.id, unused, size)

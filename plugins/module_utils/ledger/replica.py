@@ -47,7 +47,7 @@ def open_reader(address: LedgerAddress, url: str, tell: t.Callable[[str], None])
     check(address, url)
     try:
         replica = open_ledger(dataclasses.replace(address, url=url), patient=False, tell=tell)
-        found = replica.id
+        replica_id = replica.id
     except errors.LedgerError as e:
         tell("%s: %s. The ledger itself is read." % (VARIABLE, e.message.rstrip(".")))
         return open_ledger(address, tell=tell)
@@ -58,11 +58,11 @@ def open_reader(address: LedgerAddress, url: str, tell: t.Callable[[str], None])
     except errors.LedgerError as e:
         tell("%s. Read is its replica %s, which may be behind." % (e.message.rstrip("."), shown(url)))
         return replica
-    if found != expected:
+    if replica_id != expected:
         replica.close()
         raise errors.LedgerError(
             url=shown(url),
-            reason="it is ledger %s, and no replica of %s, which is ledger %s" % (found, address, expected),
+            reason="it is ledger %s, and no replica of %s, which is ledger %s" % (replica_id, address, expected),
             remedy="Correct %s, or leave it out." % VARIABLE,
         )
     if written is not None and _is_behind(replica, written):

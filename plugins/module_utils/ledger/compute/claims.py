@@ -97,14 +97,14 @@ class ClaimRequest:
 def candidates_of(selections: t.Sequence[Selection]) -> list[list[Candidate]]:
     """For each of the scheduler's selections the host that it chose, and the alternates, which a request's instances share."""
     shared: dict[int, list[Candidate]] = {}
-    found = []
+    candidates = []
     for selection in selections:
         others = shared.get(id(selection.alternates))
         if others is None:
             others = [Candidate(a.host, a.nodename, a.limits, a.node_id) for a in selection.alternates]
             shared[id(selection.alternates)] = others
-        found.append([Candidate(selection.host, selection.nodename, selection.limits, selection.node_id), *others])
-    return found
+        candidates.append([Candidate(selection.host, selection.nodename, selection.limits, selection.node_id), *others])
+    return candidates
 
 
 def claim(
@@ -182,8 +182,8 @@ class ClaimBatch:
         if request.group is not None and self.members is not None:
             slot = self.members.add(request.group, node_id, candidate.host, request.instance_uuid)
         delta = self._delta_of(request.resources)
-        for each in (place, *self.others.get(place, ())):
-            self.usage[each] = delta.apply(self.usage[each])
+        for name in (place, *self.others.get(place, ())):
+            self.usage[name] = delta.apply(self.usage[name])
         guests = 0 if candidate.host == request.home else delta.num_instances
         added = self.added[node_id]
         added[0] += delta.memory_mb_used
@@ -313,9 +313,9 @@ class _Members:
     def add(self, group: ServerGroup, node_id: int, host: str, uuid: str) -> int | None:
         """Enter a member. Returns its place on the host if the group counts places; None if it already has one there."""
         slot = None
-        mine = [p for p in self.there[group.id] if p.node_id == node_id]
-        if group.policy == ANTI_AFFINITY and all(p.member != uuid for p in mine):
-            full = {p.slot for p in mine}
+        places_on_node = [p for p in self.there[group.id] if p.node_id == node_id]
+        if group.policy == ANTI_AFFINITY and all(p.member != uuid for p in places_on_node):
+            full = {p.slot for p in places_on_node}
             slot = next(i for i in range(len(full) + 1) if i not in full)
         self.there[group.id].append(_Place(uuid, node_id, host, slot))
         return slot
@@ -334,17 +334,17 @@ def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> int:
 def moves_on(tx: Transaction, host: str, uuid: str) -> int:
     """Return how many claims of moves the instance has on ``host``."""
     c = claims.c
-    mine = (c.instance_uuid == uuid, c.kind == MOVE, compute_nodes.c.host == host)
+    conditions = (c.instance_uuid == uuid, c.kind == MOVE, compute_nodes.c.host == host)
     query = sa.select(sa.func.count()).select_from(claims).join(compute_nodes, compute_nodes.c.id == c.compute_node_id)
-    return int(tx.execute(query.where(*mine)).scalar_one())
+    return int(tx.execute(query.where(*conditions)).scalar_one())
 
 
-def release_moves(tx: Transaction, left: t.Collection[tuple[str, str]]) -> int:
+def release_moves(tx: Transaction, places: t.Collection[tuple[str, str]]) -> int:
     """Release the claims of moves on these hosts, where the instances will not be. {(host, instance's uuid)}. Returns their number.
 
     A host that an earlier move left, and that is still to be cleaned, keeps its own.
     """
-    return _release(tx, {u for _h, u in left}, lambda host, uuid, kind: kind == MOVE and (host, uuid) in left)
+    return _release(tx, {u for _h, u in places}, lambda host, uuid, kind: kind == MOVE and (host, uuid) in places)
 
 
 def exchange(tx: Transaction, between: t.Mapping[str, t.Collection[tuple[str, str]]]) -> None:
@@ -358,8 +358,8 @@ def exchange(tx: Transaction, between: t.Mapping[str, t.Collection[tuple[str, st
         query = sa.select(c.id, c.instance_uuid, kind.label("kind"), n.host, n.node)
         query = query.join(compute_nodes, n.id == c.compute_node_id)
         rows = tx.execute(query.where(bulk.among(tx, c.instance_uuid, sorted(between)))).all()
-        mine = [r for r in rows if (r.host, r.node) in between[r.instance_uuid]]
-        of_move, at_home = ([r.id for r in mine if r.kind == its] for its in (MOVE, BUILD))
+        claims_between = [r for r in rows if (r.host, r.node) in between[r.instance_uuid]]
+        of_move, at_home = ([r.id for r in claims_between if r.kind == claim_kind] for claim_kind in (MOVE, BUILD))
         for ids, after in ((of_move, _BETWEEN), (at_home, MOVE), (of_move, BUILD)):
             if ids:
                 tx.execute(table.update().where(bulk.among(tx, c.id, sorted(ids))).values({kind: after}))
@@ -370,29 +370,31 @@ def _keep_slots(tx: Transaction, uuids: t.Sequence[str]) -> None:
     """These have both of their claims on one host, where an anti-affinity group counts them once: the place is that of the claim that stays."""
     c = claims.c
     for uuid in uuids:
-        mine = (c.instance_uuid == uuid, c.kind == MOVE, c.group_slot.is_not(None))
-        for row in tx.execute(sa.select(c.id, c.compute_node_id, c.group_slot).where(*mine)).all():
+        move_claim = (c.instance_uuid == uuid, c.kind == MOVE, c.group_slot.is_not(None))
+        for row in tx.execute(sa.select(c.id, c.compute_node_id, c.group_slot).where(*move_claim)).all():
             tx.execute(claims.update().where(c.id == row.id).values(group_slot=None))
-            there = (c.instance_uuid == uuid, c.kind == BUILD, c.compute_node_id == row.compute_node_id)
-            tx.execute(claims.update().where(*there).values(group_slot=row.group_slot))
+            build_claim = (c.instance_uuid == uuid, c.kind == BUILD, c.compute_node_id == row.compute_node_id)
+            tx.execute(claims.update().where(*build_claim).values(group_slot=row.group_slot))
 
 
 def _release(tx: Transaction, uuids: t.Collection[str], chosen: t.Callable[[str, str, str], bool]) -> int:
     """:arg chosen: by host, instance's uuid, and kind."""
     c, n = claims.c, compute_nodes.c
-    mine = bulk.among(tx, c.instance_uuid, sorted(uuids))
+    condition = bulk.among(tx, c.instance_uuid, sorted(uuids))
     columns = (c.id, c.instance_uuid, c.compute_node_id, c.kind, n.host)
     query = sa.select(*columns).join(compute_nodes, n.id == c.compute_node_id)
-    rows = [r for r in tx.execute(query.where(mine)) if chosen(r.host, r.instance_uuid, r.kind)] if uuids else []
+    rows = [r for r in tx.execute(query.where(condition)) if chosen(r.host, r.instance_uuid, r.kind)] if uuids else []
     if not rows:
         return 0
     node_ids = {r.compute_node_id for r in rows}
     nodes.lock(tx, node_ids)
-    taken = {(r.instance_uuid, r.compute_node_id, r.kind) for r in rows}
+    released_claims = {(r.instance_uuid, r.compute_node_id, r.kind) for r in rows}
     d = device_claims.c
-    its = bulk.among(tx, d.instance_uuid, sorted(uuids))
-    devices = tx.execute(sa.select(d.id, d.instance_uuid, d.compute_node_id, d.claim_kind).where(its))
-    device_ids = [r.id for r in devices if (r.instance_uuid, r.compute_node_id, r.claim_kind) in taken]
+    device_claim_of_instance = bulk.among(tx, d.instance_uuid, sorted(uuids))
+    devices = tx.execute(
+        sa.select(d.id, d.instance_uuid, d.compute_node_id, d.claim_kind).where(device_claim_of_instance)
+    )
+    device_ids = [r.id for r in devices if (r.instance_uuid, r.compute_node_id, r.claim_kind) in released_claims]
     if device_ids:
         tx.execute(device_claims.delete().where(bulk.among(tx, d.id, device_ids)))
     released = tx.execute(claims.delete().where(bulk.among(tx, c.id, sorted(r.id for r in rows)))).rowcount
@@ -406,24 +408,24 @@ def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, Claimed
     Only on the instance's own host: a host that could not be cleaned, or that of a move, keeps another claim, which is not the
     guest's.
     """
-    found: dict[str, Claimed] = {}
+    allocations: dict[str, Claimed] = {}
     c, d = claims.c, device_claims.c
-    mine = sa.select(c.instance_uuid, c.numa).where(bulk.among(tx, c.instance_uuid, uuids), c.kind == BUILD)
-    for row in tx.execute(_at_home(mine, claims)) if uuids else ():
-        found[row.instance_uuid] = {"numa": row.numa, "pci": [], "disks": []}
-    its = (bulk.among(tx, d.instance_uuid, found), d.claim_kind == BUILD)
-    query = sa.select(d.instance_uuid, d.kind, d.detail).where(*its)
-    for row in tx.execute(_at_home(query, device_claims).order_by(d.id)) if found else ():
-        found[row.instance_uuid]["pci" if row.kind == dedicated_resources.PCI else "disks"].append(row.detail)
-    return found
+    instance_claims = sa.select(c.instance_uuid, c.numa).where(bulk.among(tx, c.instance_uuid, uuids), c.kind == BUILD)
+    for row in tx.execute(_at_home(instance_claims, claims)) if uuids else ():
+        allocations[row.instance_uuid] = {"numa": row.numa, "pci": [], "disks": []}
+    device_conditions = (bulk.among(tx, d.instance_uuid, allocations), d.claim_kind == BUILD)
+    query = sa.select(d.instance_uuid, d.kind, d.detail).where(*device_conditions)
+    for row in tx.execute(_at_home(query, device_claims).order_by(d.id)) if allocations else ():
+        allocations[row.instance_uuid]["pci" if row.kind == dedicated_resources.PCI else "disks"].append(row.detail)
+    return allocations
 
 
 def numa_of_moves(tx: Transaction, places: t.Collection[tuple[str, str]]) -> dict[str, dict[str, t.Any]]:
     """uuid -> the topology that the claim of its move gave it there. An instance without one is left out. :arg places: {(host, uuid)}"""
     c, n = claims.c, compute_nodes.c
     query = sa.select(c.instance_uuid, n.host, c.numa).join(compute_nodes, n.id == c.compute_node_id)
-    mine = (c.kind == MOVE, bulk.among(tx, c.instance_uuid, sorted({uuid for _host, uuid in places})))
-    rows = tx.execute(query.where(*mine)).all() if places else []
+    conditions = (c.kind == MOVE, bulk.among(tx, c.instance_uuid, sorted({uuid for _host, uuid in places})))
+    rows = tx.execute(query.where(*conditions)).all() if places else []
     return {r.instance_uuid: r.numa for r in rows if r.numa and (r.host, r.instance_uuid) in places}
 
 
@@ -485,13 +487,17 @@ def correct(tx: Transaction, claim_id: int, amounts: t.Sequence[int]) -> None:
 
 def disks_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
     """uuid -> its whole disks on ``host``, as they were when claimed: {path, serial, size_gb, medium}."""
-    found: dict[str, list[dict[str, t.Any]]] = {}
+    disks: dict[str, list[dict[str, t.Any]]] = {}
     d = device_claims.c
-    mine = (bulk.among(tx, d.instance_uuid, uuids), d.kind == dedicated_resources.DISK, compute_nodes.c.host == host)
+    conditions = (
+        bulk.among(tx, d.instance_uuid, uuids),
+        d.kind == dedicated_resources.DISK,
+        compute_nodes.c.host == host,
+    )
     query = sa.select(d.instance_uuid, d.detail).join(compute_nodes, compute_nodes.c.id == d.compute_node_id)
-    for uuid, disk in tx.execute(query.where(*mine).order_by(d.id)):
-        found.setdefault(uuid, []).append(disk)
-    return found
+    for uuid, disk in tx.execute(query.where(*conditions).order_by(d.id)):
+        disks.setdefault(uuid, []).append(disk)
+    return disks
 
 
 def _lock(
@@ -505,16 +511,20 @@ def _lock(
         named = bulk.among(tx, c.host, sorted({host for host, _node in places}))
         rows = tx.execute(sa.select(c.id, c.host, c.node).where(named))
         ids.update(r.id for r in rows if (r.host, r.node) in places)
-    others = {i: its for i, its in nodes.other_names_of(tx).items() if i in ids}
+    others = {i: rows_of_machine for i, rows_of_machine in nodes.other_names_of(tx).items() if i in ids}
     if not others:
         return nodes.lock(tx, ids), {}
-    found = nodes.lock(tx, ids.union(*({r.id for r in its} for its in others.values())))
-    return found, {i: its for i, its in nodes.other_names_of(tx).items() if i in {r.id for r in found}}
+    locked_rows = nodes.lock(tx, ids.union(*({r.id for r in rows_of_machine} for rows_of_machine in others.values())))
+    return locked_rows, {
+        i: rows_of_machine
+        for i, rows_of_machine in nodes.other_names_of(tx).items()
+        if i in {r.id for r in locked_rows}
+    }
 
 
 def _usage(row: nodes.NodeUsageRow, others: t.Sequence[nodes.NodeRow] = ()) -> NodeUsage:
     """:arg others: the rows that its machine has under other names"""
-    memory_mb, disk_gb, vcpus = nodes.taken(others)
+    memory_mb, disk_gb, vcpus = nodes.claimed_amounts(others)
     return NodeUsage(
         memory_mb=row.memory_mb,
         memory_mb_used=row.memory_mb_used + memory_mb,

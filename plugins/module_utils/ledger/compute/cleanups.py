@@ -53,24 +53,24 @@ class Due(t.NamedTuple):
 def add(tx: Transaction, *due: Due) -> None:
     """Record pending cleanups. A pending cleanup of a part, or of what a move made, becomes a cleanup of all, if that is requested."""
     wanted: dict[tuple[str, str], Due] = {}
-    for each in due:
-        pair = (each.host, each.instance_uuid)
-        if pair not in wanted or _is_wider(each, wanted[pair]):
-            wanted[pair] = each
-    found = (
+    for cleanup in due:
+        pair = (cleanup.host, cleanup.instance_uuid)
+        if pair not in wanted or _is_wider(cleanup, wanted[pair]):
+            wanted[pair] = cleanup
+    pending_by_pair = (
         {(r.host, r.instance_uuid): r for r in of_instances(tx, sorted({d.instance_uuid for d in due}))} if due else {}
     )
     values = {
         p: {**d._asdict(), "reason": d.reason[:2000], "created_at": tx.now, "begun_at": None} for p, d in wanted.items()
     }
-    bulk.insert(tx, cleanups, [its for pair, its in values.items() if pair not in found])
-    wider = [p for p in values if p in found and _is_wider(wanted[p], found[p])]
-    bulk.update(tx, cleanups, "id", [{"id": found[p].id, **values[p]} for p in wider])
+    bulk.insert(tx, cleanups, [row for pair, row in values.items() if pair not in pending_by_pair])
+    wider = [p for p in values if p in pending_by_pair and _is_wider(wanted[p], pending_by_pair[p])]
+    bulk.update(tx, cleanups, "id", [{"id": pending_by_pair[p].id, **values[p]} for p in wider])
 
 
-def _is_wider(wanted: Due, found: Due | CleanupRow) -> bool:
-    """Whether ``wanted`` removes more of the same instance from the same host than ``found``."""
-    return wanted.part == ALL and (found.part != ALL or bool(found.made_for and not wanted.made_for))
+def _is_wider(wanted: Due, pending: Due | CleanupRow) -> bool:
+    """Whether ``wanted`` removes more of the same instance from the same host than ``pending``."""
+    return wanted.part == ALL and (pending.part != ALL or bool(pending.made_for and not wanted.made_for))
 
 
 class Condition(t.NamedTuple):
@@ -101,9 +101,9 @@ def of_dead_builds(tx: Transaction, due: t.Collection[CleanupRow]) -> set[tuple[
     if not due:
         return set()
     i = instances.c
-    mine = (bulk.among(tx, i.uuid, sorted({r.instance_uuid for r in due})), i.deleted == "")
-    left = (i.vm_state == ERROR, i.task_state.is_(None), i.host.is_(None), i.launched_at.is_(None))
-    uuids = set(tx.execute(sa.select(i.uuid).where(*mine, *left)).scalars())
+    live_instances = (bulk.among(tx, i.uuid, sorted({r.instance_uuid for r in due})), i.deleted == "")
+    unlaunched = (i.vm_state == ERROR, i.task_state.is_(None), i.host.is_(None), i.launched_at.is_(None))
+    uuids = set(tx.execute(sa.select(i.uuid).where(*live_instances, *unlaunched)).scalars())
     return {(r.host, r.instance_uuid) for r in due if r.instance_uuid in uuids}
 
 
@@ -114,8 +114,8 @@ def of_host(tx: Transaction, host: str) -> list[CleanupRow]:
 
 def of_instances(tx: Transaction, uuids: t.Sequence[str]) -> list[CleanupRow]:
     """The pending cleanups of these instances, on any host."""
-    mine = bulk.among(tx, cleanups.c.instance_uuid, uuids)
-    return tx.rows(sa.select(cleanups).where(mine).order_by(cleanups.c.id), CleanupRow)
+    condition = bulk.among(tx, cleanups.c.instance_uuid, uuids)
+    return tx.rows(sa.select(cleanups).where(condition).order_by(cleanups.c.id), CleanupRow)
 
 
 def rows(tx: Transaction) -> list[CleanupRow]:
@@ -149,8 +149,10 @@ def of_a_part(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> dict[tup
     if not due:
         return {}
     i = instances.c
-    mine = (bulk.among(tx, i.uuid, sorted({r.instance_uuid for r in due})), i.deleted == "")
-    stays = {r.uuid for r in tx.execute(sa.select(i.uuid, i.task_state).where(*mine)) if r.task_state != DELETING}
+    live_instances = (bulk.among(tx, i.uuid, sorted({r.instance_uuid for r in due})), i.deleted == "")
+    stays = {
+        r.uuid for r in tx.execute(sa.select(i.uuid, i.task_state).where(*live_instances)) if r.task_state != DELETING
+    }
     return {(r.host, r.instance_uuid): r.part for r in due if r.instance_uuid in stays}
 
 

@@ -47,7 +47,7 @@ def load(
     tx: Transaction, node_ids: t.Sequence[int] | None, numa: bool = True, devices: bool = True
 ) -> dict[int, FreeResources]:
     """node id -> its free resources, if it has any. ``node_ids`` None: of all nodes."""
-    others = {i: [int(r.id) for r in its] for i, its in nodes.other_names_of(tx).items()}
+    others = {i: [int(r.id) for r in rows] for i, rows in nodes.other_names_of(tx).items()}
     if node_ids is not None and others:  # what is claimed under another name of a machine is taken
         node_ids = sorted({*node_ids, *(o for i in node_ids for o in others.get(i, ()))})
     cells = _numa(tx, node_ids, others) if numa else {}
@@ -58,7 +58,7 @@ def load(
     }
 
 
-def _of(tx: Transaction, column: sa.Column[int], node_ids: t.Sequence[int] | None) -> sa.ColumnElement[bool]:
+def _among_nodes(tx: Transaction, column: sa.Column[int], node_ids: t.Sequence[int] | None) -> sa.ColumnElement[bool]:
     return sa.true() if node_ids is None else bulk.among(tx, column, node_ids)
 
 
@@ -66,19 +66,19 @@ def _numa(
     tx: Transaction, node_ids: t.Sequence[int] | None, others: t.Mapping[int, t.Sequence[int]]
 ) -> dict[int, HostNUMATopology]:
     c = compute_nodes.c
-    with_cells = (_of(tx, c.id, node_ids), c.numa_profile_id.is_not(None))
+    with_cells = (_among_nodes(tx, c.id, node_ids), c.numa_profile_id.is_not(None))
     profile_of = dict(tx.execute(sa.select(c.id, c.numa_profile_id).where(*with_cells)).all())
     # The same object for equal nodes, so that a filter fits them once.
     empty = {i: _readable(HostNUMATopology.from_facts, p) for i, p in profiles.load(tx, profile_of.values()).items()}
-    found = {n: t.cast(HostNUMATopology, empty[p]) for n, p in profile_of.items() if empty.get(p) is not None}
-    fitted = (_of(tx, claims.c.compute_node_id, node_ids), claims.c.numa.is_not(sa.null()))
+    topologies = {n: t.cast(HostNUMATopology, empty[p]) for n, p in profile_of.items() if empty.get(p) is not None}
+    fitted = (_among_nodes(tx, claims.c.compute_node_id, node_ids), claims.c.numa.is_not(sa.null()))
     query = sa.select(claims.c.compute_node_id, claims.c.numa).where(*fitted)
     for row in tx.execute(query.order_by(claims.c.id)):
         for node_id in (row.compute_node_id, *others.get(row.compute_node_id, ())):
-            cells = found.get(node_id)
+            cells = topologies.get(node_id)
             if cells is not None:
-                found[node_id] = _with_guest(cells, GuestNUMATopology.from_dict(row.numa))
-    return found
+                topologies[node_id] = _with_guest(cells, GuestNUMATopology.from_dict(row.numa))
+    return topologies
 
 
 def _with_guest(host: HostNUMATopology, guest: GuestNUMATopology) -> HostNUMATopology:
@@ -87,10 +87,10 @@ def _with_guest(host: HostNUMATopology, guest: GuestNUMATopology) -> HostNUMATop
     try:
         return apply_usage(host, guest)
     except errors.BootflowError:
-        there = {c.id: c for c in host.cells}
+        cells_by_id = {c.id: c for c in host.cells}
         cells = []
         for cell in guest.cells:
-            known = there.get(t.cast(int, cell.host_cell))
+            known = cells_by_id.get(t.cast(int, cell.host_cell))
             if known is None:
                 continue
             free = known.cpus - known.pinned_cpus
@@ -102,9 +102,9 @@ def _with_guest(host: HostNUMATopology, guest: GuestNUMATopology) -> HostNUMATop
         with contextlib.suppress(errors.BootflowError):
             host = apply_usage(host, replace(guest, cells=tuple(cells)))
         # A CPU that moved to another cell still belongs to this guest.
-        its = {p for c in guest.cells for p in (*c.pinning.values(), *c.reserved_cpus)}
-        kept = [replace(c, pinned_cpus=c.pinned_cpus | (c.cpus & its)) for c in host.cells]
-        return replace(host, cells=tuple(kept))
+        guest_cpus = {p for c in guest.cells for p in (*c.pinning.values(), *c.reserved_cpus)}
+        pinned_cells = [replace(c, pinned_cpus=c.pinned_cpus | (c.cpus & guest_cpus)) for c in host.cells]
+        return replace(host, cells=tuple(pinned_cells))
 
 
 def less(free: FreeResources, allocation: Allocation) -> FreeResources:
@@ -125,26 +125,28 @@ def _devices(
     c = compute_nodes.c
     query = sa.select(c.id, c.has_pci, c.has_disks, node_facts.c.facts)
     query = query.join(node_facts, node_facts.c.compute_node_id == c.id)
-    rows = tx.execute(query.where(_of(tx, c.id, node_ids), sa.or_(c.has_pci, c.has_disks))).all()
+    rows = tx.execute(query.where(_among_nodes(tx, c.id, node_ids), sa.or_(c.has_pci, c.has_disks))).all()
     if not rows:
         return {}, {}
-    taken: dict[tuple[int, str], set[str]] = defaultdict(set)
+    claimed_devices: dict[tuple[int, str], set[str]] = defaultdict(set)
     d = device_claims.c
-    for row in tx.execute(sa.select(d.compute_node_id, d.kind, d.device).where(_of(tx, d.compute_node_id, node_ids))):
+    for row in tx.execute(
+        sa.select(d.compute_node_id, d.kind, d.device).where(_among_nodes(tx, d.compute_node_id, node_ids))
+    ):
         for node_id in (row.compute_node_id, *others.get(row.compute_node_id, ())):
-            taken[node_id, row.kind].add(row.device)
+            claimed_devices[node_id, row.kind].add(row.device)
     pci: dict[int, list[PciDevice]] = {}
     reported: dict[int, list[dict[str, t.Any]]] = {}
     disks: dict[int, list[dict[str, t.Any]]] = {}
     for row in rows:
         if row.has_pci:
-            pci[row.id] = list(free_devices(_readable(_pci, row.facts) or (), taken[row.id, PCI]))
+            pci[row.id] = list(free_devices(_readable(_pci, row.facts) or (), claimed_devices[row.id, PCI]))
         if row.has_disks:
             reported[row.id] = _readable(_disks, row.facts) or []
     ours = _our_domains(tx, {d["domain"] for some in reported.values() for d in some if d.get("domain")})
     for node_id, some in reported.items():
-        there = taken[node_id, DISK]
-        disks[node_id] = [d for d in some if _is_offered(d, ours) and d["path"] not in there]
+        claimed_disks = claimed_devices[node_id, DISK]
+        disks[node_id] = [d for d in some if _is_offered(d, ours) and d["path"] not in claimed_disks]
     return pci, disks
 
 

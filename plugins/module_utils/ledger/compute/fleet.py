@@ -82,13 +82,13 @@ def read(
     """
     wanted = hosts if isinstance(hosts, (set, frozenset)) else set(hosts)
     try:
-        found = _packed(tx, wanted, configurations or {})
+        node_rows = _packed(tx, wanted, configurations or {})
     except packed_nodes.Unpackable:
-        found = _unpacked(tx, wanted)
-    table, known = found.table, found.known
-    if configurations and not found.same and nodes.differing(tx, configurations):
+        node_rows = _unpacked(tx, wanted)
+    table, known = node_rows.table, node_rows.known
+    if configurations and not node_rows.same and nodes.differing(tx, configurations):
         raise SettingsDiffer
-    if not found.with_devices and needs.devices:
+    if not node_rows.with_devices and needs.devices:
         needs = replace(needs, devices=False)
     strangers = [] if wanted <= known else [h for h in hosts if h not in known]
     if strangers:
@@ -97,7 +97,7 @@ def read(
         _add_stranger(table, stranger)
     others = nodes.other_names_of(tx)
     table = _with_other_names(table, others)
-    reader = _FleetReader(tx, table, found, aggregates or {}, host_vars or {}, needs, nodes.machine_names(others))
+    reader = _FleetReader(tx, table, node_rows, aggregates or {}, host_vars or {}, needs, nodes.machine_names(others))
     reader.silent = silent or {}
     try:
         return reader.fleet()
@@ -114,7 +114,7 @@ def _with_other_names(table: dict[str, t.Any], others: t.Mapping[int, t.Sequence
     table = _as_lists(table)
     for i, node_id in enumerate(table["id"]):
         for name, amount in zip(
-            ("memory_mb_used", "local_gb_used", "vcpus_used"), nodes.taken(others.get(node_id, ()))
+            ("memory_mb_used", "local_gb_used", "vcpus_used"), nodes.claimed_amounts(others.get(node_id, ()))
         ):
             if amount:
                 table[name][i] += amount
@@ -136,8 +136,8 @@ def _order(
     if known <= wanted and len(known) == len(hosts) and not any(map(operator.gt, hosts, hosts[1:])):
         return None
     keys: t.Sequence[t.Any] = hosts if len(known) == len(hosts) else list(zip(hosts, its_nodes))
-    mine = range(len(hosts)) if known <= wanted else [i for i, host in enumerate(hosts) if host in wanted]
-    return sorted(mine, key=keys.__getitem__)
+    wanted_rows = range(len(hosts)) if known <= wanted else [i for i, host in enumerate(hosts) if host in wanted]
+    return sorted(wanted_rows, key=keys.__getitem__)
 
 
 def _packed(
@@ -210,7 +210,7 @@ class _FleetReader:
         self,
         tx: Transaction,
         table: dict[str, t.Any],
-        found: _Found,
+        node_rows: _Found,
         aggregates: t.Mapping[str, tuple[Aggregate, ...]],
         host_vars: t.Mapping[str, t.Mapping[str, t.Any]],
         needs: Needs,
@@ -223,9 +223,9 @@ class _FleetReader:
         ids = table["id"].tolist() if isinstance(table["id"], np.ndarray) else table["id"]
         self.silent: t.Mapping[str, str] = {}
         self.reasons_of_rows: dict[int, str] = {}  # why hosts are down, in addition to what the ledger says
-        self.profiles = _profiles(tx, table["profile_id"]) if found.profiles is None else found.profiles
+        self.profiles = _profiles(tx, table["profile_id"]) if node_rows.profiles is None else node_rows.profiles
         self._leave_out_profiles()
-        self.io_ops = found.io_ops
+        self.io_ops = node_rows.io_ops
         self.reasons = _reasons(tx) if np.any(table["disabled"]) else {}
         self.down_reasons = _down_reasons(tx) if np.any(table["down"]) else {}
         some = None if len(ids) > 500 else [i for i in ids if i is not None]
@@ -349,17 +349,19 @@ def _instances(tx: Transaction) -> dict[str, dict[str, str]]:
     named = bulk.among(tx, request_specs.c.id, sorted({r.request_spec_id for r in rows}))
     query = sa.select(request_specs.c.id, request_specs.c.spec["flavor"]["name"].as_string()).where(named)
     flavors = dict(tx.execute(query).all())
-    found: dict[str, dict[str, str]] = {}
+    flavors_by_host: dict[str, dict[str, str]] = {}
     for row in rows:
-        found.setdefault(row.host, {})[row.uuid] = flavors.get(row.request_spec_id, "")
-    return found
+        flavors_by_host.setdefault(row.host, {})[row.uuid] = flavors.get(row.request_spec_id, "")
+    return flavors_by_host
 
 
-def _of_machines(there: dict[str, dict[str, str]], machines: t.Mapping[str, str]) -> dict[str, dict[str, str]]:
+def _of_machines(
+    instances_by_host: dict[str, dict[str, str]], machines: t.Mapping[str, str]
+) -> dict[str, dict[str, str]]:
     """The same: the instances of a machine with several names are on each of these hosts. :arg machines: see nodes.machine_names()"""
     if not machines:
-        return there
+        return instances_by_host
     together: dict[str, dict[str, str]] = {}
     for host, machine in machines.items():
-        together.setdefault(machine, {}).update(there.get(host, {}))
-    return {**there, **{host: together[machine] for host, machine in machines.items() if together[machine]}}
+        together.setdefault(machine, {}).update(instances_by_host.get(host, {}))
+    return {**instances_by_host, **{host: together[machine] for host, machine in machines.items() if together[machine]}}

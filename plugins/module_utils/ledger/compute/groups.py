@@ -78,13 +78,13 @@ def ensure(tx: Transaction, group: ServerGroup) -> None:
 
 def count_members(tx: Transaction, ids: t.Iterable[str]) -> dict[str, int]:
     """group id -> number of its live instances."""
-    found = dict.fromkeys(ids, 0)
-    if not found:
+    counts = dict.fromkeys(ids, 0)
+    if not counts:
         return {}
     c = instances.c
-    members = (bulk.among(tx, c.server_group_id, sorted(found)), c.deleted == "")
+    members = (bulk.among(tx, c.server_group_id, sorted(counts)), c.deleted == "")
     query = sa.select(c.server_group_id, sa.func.count()).where(*members)
-    return {**found, **dict(tx.execute(query.group_by(c.server_group_id)).all())}
+    return {**counts, **dict(tx.execute(query.group_by(c.server_group_id)).all())}
 
 
 def load(tx: Transaction, ids: t.Iterable[str], lock: bool = False) -> dict[str, ServerGroup]:
@@ -99,8 +99,8 @@ def load(tx: Transaction, ids: t.Iterable[str], lock: bool = False) -> dict[str,
     query = sa.select(server_groups).where(bulk.among(tx, c.id, wanted)).order_by(c.id)
     rows = tx.rows(query.with_for_update() if lock else query, GroupRow)
     members: dict[str, set[str]] = defaultdict(set)
-    mine = (bulk.among(tx, m.server_group_id, wanted), m.deleted == "")
-    for group, uuid in tx.execute(sa.select(m.server_group_id, m.uuid).where(*mine)):
+    live_members = (bulk.among(tx, m.server_group_id, wanted), m.deleted == "")
+    for group, uuid in tx.execute(sa.select(m.server_group_id, m.uuid).where(*live_members)):
         members[group].add(uuid)
     places: dict[str, dict[str, int]] = defaultdict(dict)
     query = (

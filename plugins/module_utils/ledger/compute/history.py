@@ -93,12 +93,14 @@ def finish_actions(tx: Transaction, uuids: t.Sequence[str], action: str, message
     """
     c = instance_actions.c
     if uuids:
-        its = (bulk.among(tx, c.instance_uuid, uuids), c.action == action)
+        action_of_instances = (bulk.among(tx, c.instance_uuid, uuids), c.action == action)
         which = sa.or_(c.finish_time.is_(None), c.request_id == tx.request_id)
-        rows = tx.execute(sa.select(c.id, c.instance_uuid, c.request_id, c.finish_time).where(*its, which)).all()
+        rows = tx.execute(
+            sa.select(c.id, c.instance_uuid, c.request_id, c.finish_time).where(*action_of_instances, which)
+        ).all()
         own = {r.instance_uuid for r in rows if r.request_id == tx.request_id}
-        mine = [r for r in rows if r.request_id == tx.request_id or r.instance_uuid not in own]
-        ids = sorted(r.id for r in mine if r.finish_time is None)
+        rows_to_close = [r for r in rows if r.request_id == tx.request_id or r.instance_uuid not in own]
+        ids = sorted(r.id for r in rows_to_close if r.finish_time is None)
         end = {"finish_time": tx.now, "message": message}
         tx.execute(instance_actions.update().where(bulk.among(tx, c.id, ids)).values(**end))
 
@@ -115,18 +117,18 @@ def finish_events(tx: Transaction, uuids: t.Sequence[str], event: str, result: s
     """
     c = instance_action_events.c
     if uuids:
-        mine = (bulk.among(tx, c.instance_uuid, uuids), c.event == event, c.finish_time.is_(None))
+        open_events = (bulk.among(tx, c.instance_uuid, uuids), c.event == event, c.finish_time.is_(None))
         end: dict[str, t.Any] = {"finish_time": tx.now, "result": result}
         if details is not None:
             end["details"] = text(details)
-        tx.execute(instance_action_events.update().where(*mine).values(**end))
+        tx.execute(instance_action_events.update().where(*open_events).values(**end))
 
 
 def finish_events_at(tx: Transaction, ends: t.Mapping[str, float], event: str, result: str) -> None:
     """The same for instances that ended it at different times: uuid -> seconds since the epoch."""
     c = instance_action_events.c
-    mine = (bulk.among(tx, c.instance_uuid, sorted(ends)), c.event == event, c.finish_time.is_(None))
-    rows = tx.execute(sa.select(c.id, c.instance_uuid).where(*mine)) if ends else ()
+    open_events = (bulk.among(tx, c.instance_uuid, sorted(ends)), c.event == event, c.finish_time.is_(None))
+    rows = tx.execute(sa.select(c.id, c.instance_uuid).where(*open_events)) if ends else ()
     written = [{"id": r.id, "finish_time": ends[r.instance_uuid], "result": result} for r in rows]
     bulk.update(tx, instance_action_events, "id", sorted(written, key=lambda r: r["id"]))
 
@@ -143,8 +145,8 @@ def start_events_on(tx: Transaction, hosts: t.Mapping[str, str | None], event: s
 def last_details(tx: Transaction, uuids: t.Sequence[str], event: str) -> dict[str, str]:
     """uuid -> the details of its newest ``event``; one that has none, or no such event, is left out."""
     c = instance_action_events.c
-    its = (bulk.among(tx, c.instance_uuid, uuids), c.event == event)
-    newest = sa.select(sa.func.max(c.id)).where(*its).group_by(c.instance_uuid)
+    event_of_instances = (bulk.among(tx, c.instance_uuid, uuids), c.event == event)
+    newest = sa.select(sa.func.max(c.id)).where(*event_of_instances).group_by(c.instance_uuid)
     rows = tx.execute(sa.select(c.instance_uuid, c.details).where(c.id.in_(newest))).all() if uuids else []
     return {r.instance_uuid: r.details for r in rows if r.details}
 
@@ -152,10 +154,10 @@ def last_details(tx: Transaction, uuids: t.Sequence[str], event: str) -> dict[st
 def note(tx: Transaction, details: t.Mapping[str, str], event: str) -> None:
     """Journal details of the open ``event`` of each of these instances: what fail_events() says comes before them."""
     c = instance_action_events.c
-    for each in sorted(set(details.values())):
-        uuids = sorted(u for u, its in details.items() if its == each)
-        mine = (bulk.among(tx, c.instance_uuid, uuids), c.event == event, c.finish_time.is_(None))
-        tx.execute(instance_action_events.update().where(*mine).values(details=text(each)))
+    for text_of_event in sorted(set(details.values())):
+        uuids = sorted(u for u, detail in details.items() if detail == text_of_event)
+        open_events = (bulk.among(tx, c.instance_uuid, uuids), c.event == event, c.finish_time.is_(None))
+        tx.execute(instance_action_events.update().where(*open_events).values(details=text(text_of_event)))
 
 
 def fail_events(tx: Transaction, details: t.Mapping[str, str], event: str) -> None:
@@ -163,8 +165,8 @@ def fail_events(tx: Transaction, details: t.Mapping[str, str], event: str) -> No
     if not details:
         return
     c = instance_action_events.c
-    mine = (bulk.among(tx, c.instance_uuid, sorted(details)), c.event == event, c.finish_time.is_(None))
-    rows = tx.execute(sa.select(c.id, c.instance_uuid, c.details).where(*mine)).all()
+    open_events = (bulk.among(tx, c.instance_uuid, sorted(details)), c.event == event, c.finish_time.is_(None))
+    rows = tx.execute(sa.select(c.id, c.instance_uuid, c.details).where(*open_events)).all()
     bulk.update(
         tx,
         instance_action_events,
@@ -277,23 +279,23 @@ def notify_each(tx: Transaction, payloads: t.Mapping[str, t.Mapping[str, t.Any]]
     notify_all(tx, payloads.items(), event_type)
 
 
-def notify_all(tx: Transaction, told: t.Iterable[tuple[str, t.Mapping[str, t.Any]]], event_type: str) -> None:
+def notify_all(tx: Transaction, payloads: t.Iterable[tuple[str, t.Mapping[str, t.Any]]], event_type: str) -> None:
     """One notification for each of these: instance's uuid and payload. An instance may have several."""
     bulk.insert(
         tx,
         notifications,
-        [{"instance_uuid": u, "event_type": event_type, "payload": dict(p), "created_at": tx.now} for u, p in told],
+        [{"instance_uuid": u, "event_type": event_type, "payload": dict(p), "created_at": tx.now} for u, p in payloads],
     )
 
 
 def last_faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, LastFault]:
     """uuid -> its newest fault as plain data; under ``tried`` the earlier failed hosts of this boot."""
-    found: dict[str, LastFault] = {}
+    faults: dict[str, LastFault] = {}
     c = instance_faults.c
     query = sa.select(instance_faults).where(bulk.among(tx, c.instance_uuid, uuids)).order_by(c.id)
     for row in tx.rows(query, InstanceFault) if uuids else ():
-        before = found.get(row.instance_uuid)
-        found[row.instance_uuid] = {
+        before = faults.get(row.instance_uuid)
+        faults[row.instance_uuid] = {
             "code": row.error_code,
             "status": row.code,
             "message": row.message,
@@ -303,7 +305,7 @@ def last_faults(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, LastFault]
             "rescheduled": row.details == "rescheduled",
             "tried": [*before["tried"], before] if before is not None and before["rescheduled"] else [],
         }
-    return found
+    return faults
 
 
 def shown_fault(fault: LastFault | None) -> dict[str, t.Any] | None:
@@ -341,8 +343,8 @@ def whose_last_failed(tx: Transaction, uuids: t.Sequence[str], actions: t.Collec
     if not uuids:
         return set()
     c = instance_actions.c
-    mine = (bulk.among(tx, c.instance_uuid, uuids), c.action.not_in(OF_THE_LEDGER))
-    newest = sa.select(sa.func.max(c.id)).where(*mine).group_by(c.instance_uuid)
+    host_actions = (bulk.among(tx, c.instance_uuid, uuids), c.action.not_in(OF_THE_LEDGER))
+    newest = sa.select(sa.func.max(c.id)).where(*host_actions).group_by(c.instance_uuid)
     failed = sa.or_(c.finish_time.is_(None), c.message == ERROR)
     query = sa.select(c.instance_uuid).where(c.id.in_(newest), c.action.in_(sorted(actions)), failed)
     return set(tx.execute(query).scalars())
@@ -351,8 +353,8 @@ def whose_last_failed(tx: Transaction, uuids: t.Sequence[str], actions: t.Collec
 def with_event(tx: Transaction, uuids: t.Sequence[str], event: str) -> set[str]:
     """The instances whose journal has ``event``."""
     c = instance_action_events.c
-    mine = (bulk.among(tx, c.instance_uuid, uuids), c.event == event)
-    return set(tx.execute(sa.select(c.instance_uuid).where(*mine).distinct()).scalars())
+    conditions = (bulk.among(tx, c.instance_uuid, uuids), c.event == event)
+    return set(tx.execute(sa.select(c.instance_uuid).where(*conditions).distinct()).scalars())
 
 
 def _same(*names: str) -> dict[str, str]:
@@ -380,12 +382,12 @@ def all_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, list[
 
     source: Nova's os-instance-actions
     """
-    found: dict[str, dict[str, list[dict[str, t.Any]]]] = {u: {kind: [] for kind in _KINDS} for u in uuids}
+    histories: dict[str, dict[str, list[dict[str, t.Any]]]] = {u: {kind: [] for kind in _KINDS} for u in uuids}
     for kind, (table, columns) in _KINDS.items():
         query = sa.select(table).where(bulk.among(tx, table.c.instance_uuid, uuids)).order_by(table.c.id)
         for row in tx.execute(query).mappings():
             shown = {
                 n: utc(row[c], precise=True) if c.endswith(("_time", "_at")) else row[c] for n, c in columns.items()
             }
-            found[row["instance_uuid"]][kind].append(shown)
-    return found
+            histories[row["instance_uuid"]][kind].append(shown)
+    return histories

@@ -35,9 +35,9 @@ _GUESTS = "guests of ledger %s: %d; no claim counts their memory (%d MiB), vCPUs
 
 def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> list[dict[str, t.Any]]:
     """One dictionary for each compute node, by host; hosts that never reported come last. Memory is MB, disk GB."""
-    left: dict[str, list[str]] = {}
+    leftovers: dict[str, list[str]] = {}
     for cleanup in cleanups.rows(tx):
-        left.setdefault(cleanup.host, []).append(cleanup.domain_name)
+        leftovers.setdefault(cleanup.host, []).append(cleanup.domain_name)
     columns = (
         "host",
         "node",
@@ -52,16 +52,18 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
     silent = {r.host for r in rows if r.unreachable_reason is not None}
     stopped = {r.host for r in rows if r.forced_down}
     known = {r.host for r in rows}
-    mine, twice, maybe = ledger_id(tx), _machines(rows), _doubts(rows, set(hosts) - silent)
-    others = {where: guests_of_others(map(Domain.of, facts), mine) for where, facts in nodes.domains_on(tx).items()}
-    found = []
+    own_ledger_id, twice, maybe = ledger_id(tx), _machines(rows), _doubts(rows, set(hosts) - silent)
+    others = {
+        where: guests_of_others(map(Domain.of, facts), own_ledger_id) for where, facts in nodes.domains_on(tx).items()
+    }
+    hypervisors = []
     for state in fleet.read(tx, hosts).hosts:
         age = None if state.updated_at is None else max(tx.now - state.updated_at, 0)
         up = not state.forced_down and age is not None and age <= service_down_time
         # A report that cannot be read has no age: the host is down until it reports again.
         asked = up or state.host in silent or state.host in stopped or (age is None and state.host in known)
         used_disk = state.local_gb - state.free_disk_mb // 1024
-        found.append(
+        hypervisors.append(
             {
                 "host": state.host,
                 "hypervisor_hostname": state.nodename,
@@ -83,7 +85,9 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
                 "problems": [
                     *(_TWICE % other for other in twice.get((state.host, state.nodename), ())),
                     *(_MAYBE % other for other in maybe.get((state.host, state.nodename), ())),
-                    *_problems(state, age, service_down_time, state.host in silent, asked, left.get(state.host, ())),
+                    *_problems(
+                        state, age, service_down_time, state.host in silent, asked, leftovers.get(state.host, ())
+                    ),
                     *(
                         _GUESTS % (ledger, *has.values())
                         for ledger, has in others.get((state.host, state.nodename), {}).items()
@@ -91,7 +95,7 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
                 ],
             }
         )
-    return found
+    return hypervisors
 
 
 def _machines(rows: t.Sequence[nodes.NodeRow]) -> dict[tuple[str, str], list[str]]:
@@ -108,14 +112,14 @@ def _doubts(rows: t.Sequence[nodes.NodeRow], answering: t.Collection[str]) -> di
 
     :arg answering: hosts of the inventory that answered when they were asked last
     """
-    gone: dict[str, list[nodes.NodeRow]] = {}
+    silent_rows: dict[str, list[nodes.NodeRow]] = {}
     for row in rows:
         if row.host_uuid and row.host not in answering and row.reported_at is not None:
-            gone.setdefault(row.host_uuid, []).append(row)
+            silent_rows.setdefault(row.host_uuid, []).append(row)
     return {
         (r.host, r.node): [
             g.host
-            for g in gone.get(r.host_uuid, ())
+            for g in silent_rows.get(r.host_uuid, ())
             if (g.reported_at or 0.0) <= r.created_at
             and not (g.machine_id is not None and g.machine_id == r.machine_id)
         ]
@@ -135,27 +139,27 @@ def _room(name: str, total: int, used: int, ratio: float | None) -> dict[str, t.
 
 
 def _problems(
-    state: HostState, age: float | None, service_down_time: float, silent: bool, asked: bool, left: t.Sequence[str]
+    state: HostState, age: float | None, service_down_time: float, silent: bool, asked: bool, leftovers: t.Sequence[str]
 ) -> list[str]:
-    found = []
+    problems = []
     if silent or (state.forced_down and age is None):
         never = " (run bootflow.compute.heartbeat to ask the host, and to see why it does not answer)"
-        found.append(state.down_reason + (never if age is None and not silent and not state.disabled else ""))
+        problems.append(state.down_reason + (never if age is None and not silent and not state.disabled else ""))
     elif state.forced_down:
-        found.append("forced down: %s" % state.down_reason if state.down_reason else "forced down")
+        problems.append("forced down: %s" % state.down_reason if state.down_reason else "forced down")
     if age is not None and not asked:
-        found.append(_NOT_ASKED % duration(age))
+        problems.append(_NOT_ASKED % duration(age))
     elif age is not None and age > service_down_time:
-        found.append("the last report is %s old, more than %s" % (duration(age), duration(service_down_time)))
+        problems.append("the last report is %s old, more than %s" % (duration(age), duration(service_down_time)))
     if state.stats.get("emulated"):
-        found.append(EMULATED % state.stats["emulated"])
+        problems.append(EMULATED % state.stats["emulated"])
     if state.stats.get("guest_content"):
-        found.append(
+        problems.append(
             "not safe from what guests write on their disks: %s. Run bootflow.compute.prepare."
             % state.stats["guest_content"]
         )
-    if left:
-        found.append("leftovers have to be removed: %s" % ", ".join(left))
+    if leftovers:
+        problems.append("leftovers have to be removed: %s" % ", ".join(leftovers))
     if state.failed_builds:
-        found.append("builds that failed since the last one that succeeded: %d" % state.failed_builds)
-    return found
+        problems.append("builds that failed since the last one that succeeded: %d" % state.failed_builds)
+    return problems

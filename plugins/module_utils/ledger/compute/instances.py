@@ -196,16 +196,16 @@ def swap_errors(
         return {}
     query = sa.select(c.uuid, c.task_state).where(bulk.among(tx, c.uuid, wanted), c.deleted == LIVE)
     task_states = {r.uuid: r.task_state for r in tx.execute(query)}
-    found: dict[str, errors.BootflowError] = {}
+    swap_failures: dict[str, errors.BootflowError] = {}
     for uuid in wanted:
         if uuid not in task_states:
-            found[uuid] = errors.InstanceNotFound(instance_id=uuid)
+            swap_failures[uuid] = errors.InstanceNotFound(instance_id=uuid)
             continue
         actual = task_states[uuid]
         deleting = actual == states.DELETING
         kind = errors.UnexpectedDeletingTaskStateError if deleting else errors.UnexpectedTaskStateError
-        found[uuid] = kind(instance_uuid=uuid, expected=", ".join(map(str, expected)), actual=actual)
-    return found
+        swap_failures[uuid] = kind(instance_uuid=uuid, expected=", ".join(map(str, expected)), actual=actual)
+    return swap_failures
 
 
 def digests(tx: Transaction, uuids: t.Sequence[str] | None = None) -> list[dict[str, t.Any]]:
@@ -240,9 +240,9 @@ def select_live(
     listed = {"some_" + n: bulk.listed(tx, c[n], set(some)) for n, some in lists.items() if some is not None}
     given = {n: value for n, value in values.items() if value is not None}
     query = _live_query(tx.database_kind, tuple(listed), tuple(given), lock)
-    found = [dict(zip(_COLUMNS, row)) for row in query.tuples(tx, {**listed, **given})]
+    rows = [dict(zip(_COLUMNS, row)) for row in query.tuples(tx, {**listed, **given})]
     return sorted(
-        with_specs(tx, found),
+        with_specs(tx, rows),
         key=lambda r: (r.project, r.created_at, r.request_spec_id, r.launch_index, r.uuid),
     )
 
@@ -320,8 +320,8 @@ def add_disks(tx: Transaction, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t
 def replace_disk(tx: Transaction, uuid: str, position: int, disk: t.Mapping[str, t.Any]) -> None:
     """Replace the planned disk at that position of the instance."""
     c = block_device_mappings.c
-    mine = sa.and_(c.instance_uuid == uuid, c.position == position)
-    tx.execute(block_device_mappings.update().where(mine).values(disk=disk))
+    condition = sa.and_(c.instance_uuid == uuid, c.position == position)
+    tx.execute(block_device_mappings.update().where(condition).values(disk=disk))
 
 
 def exchange_disks(tx: Transaction, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> None:
@@ -356,8 +356,8 @@ def write_ssh_host_keys(tx: Transaction, keys: t.Mapping[str, str | None]) -> No
 def lock(tx: Transaction, uuids: t.Iterable[str]) -> None:
     """Lock these instances, live or deleted, by uuid, until the transaction ends."""
     c = instances.c
-    mine = bulk.among(tx, c.uuid, sorted(set(uuids)))
-    tx.execute(sa.select(c.uuid).where(mine).order_by(c.uuid).with_for_update()).all()
+    condition = bulk.among(tx, c.uuid, sorted(set(uuids)))
+    tx.execute(sa.select(c.uuid).where(condition).order_by(c.uuid).with_for_update()).all()
 
 
 def any_of(tx: Transaction, uuid: str) -> InstanceRow | None:
@@ -368,12 +368,12 @@ def any_of(tx: Transaction, uuid: str) -> InstanceRow | None:
 def last_deleted(tx: Transaction, names: t.Sequence[str], project: str | None = None) -> list[InstanceRow]:
     """The rows of the deleted instances that had these names last, in each project or in one, by name."""
     c = instances.c
-    its = [
+    conditions = [
         bulk.among(tx, c.display_name, names),
         c.deleted != LIVE,
         *([] if project is None else [c.project == project]),
     ]
-    query = sa.select(instances).where(*its).order_by(c.display_name, c.project, c.deleted_at)
+    query = sa.select(instances).where(*conditions).order_by(c.display_name, c.project, c.deleted_at)
     rows = tx.rows(query, InstanceRow) if names else []
     return list({(r.display_name, r.project): r for r in rows}.values())
 
@@ -391,8 +391,8 @@ def living_and(tx: Transaction, named: t.Iterable[str]) -> dict[str, InstanceSiz
     size = (c.memory_mb, c.vcpus, c.root_gb, c.ephemeral_gb, c.request_spec_id)
     query = sa.select(*who, c.deleted, c.deleted_at, c.updated_at, *size)
     rows = {r.uuid: r for r in tx.rows(query.where(c.deleted == LIVE), InstanceSize)}
-    gone = bulk.among(tx, c.uuid, sorted(set(named) - set(rows)))
-    return {**rows, **{r.uuid: r for r in tx.rows(query.where(gone), InstanceSize)}}
+    deleted_rows = bulk.among(tx, c.uuid, sorted(set(named) - set(rows)))
+    return {**rows, **{r.uuid: r for r in tx.rows(query.where(deleted_rows), InstanceSize)}}
 
 
 def on_hosts(tx: Transaction, hosts: t.Collection[str] | None = None) -> list[InstanceOnHost]:
@@ -413,8 +413,8 @@ def names_with_host(tx: Transaction, project: str, names: t.Sequence[str]) -> di
     """The names of the project's live instances with a host, out of ``names``, each with the name of the entry that made it."""
     c, r = instances.c, request_specs.c
     query = sa.select(c.display_name, r.digest["name"].as_string()).join(request_specs, r.id == c.request_spec_id)
-    mine = (c.project == project, bulk.among(tx, c.display_name, names), c.deleted == LIVE, c.host.is_not(None))
-    return dict(tx.execute(query.where(*mine)).all())
+    conditions = (c.project == project, bulk.among(tx, c.display_name, names), c.deleted == LIVE, c.host.is_not(None))
+    return dict(tx.execute(query.where(*conditions)).all())
 
 
 def hosts_with_instances(tx: Transaction) -> set[str]:
@@ -426,8 +426,8 @@ def hosts_with_instances(tx: Transaction) -> set[str]:
 def groups_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
     """uuid -> id of its server group, or None."""
     c = instances.c
-    mine = bulk.among(tx, c.uuid, sorted(set(uuids)))
-    return dict(tx.execute(sa.select(c.uuid, c.server_group_id).where(mine)).all())
+    condition = bulk.among(tx, c.uuid, sorted(set(uuids)))
+    return dict(tx.execute(sa.select(c.uuid, c.server_group_id).where(condition)).all())
 
 
 def builds_of_expired_runs(tx: Transaction, run_id: str, host: str | None = None) -> list[BuildOfRun]:
@@ -451,10 +451,10 @@ def builds_of_expired_runs(tx: Transaction, run_id: str, host: str | None = None
 def builds_taken_over(tx: Transaction, host: str | None = None) -> list[BuildOfRun]:
     """The builds (on ``host``) that this run has taken over from dead runs, where they are on a host."""
     c = instances.c
-    mine = (_builds_of(tx.run.id), c.host.is_not(None) if host is None else c.host == host)
-    found = tx.rows(sa.select(c.uuid, c.host, c.run_id).where(*mine).order_by(c.uuid), BuildOfRun)
-    resumed = history.with_event(tx, [r.uuid for r in found], "resume") if found else ()
-    return [r for r in found if r.uuid in resumed]
+    conditions = (_builds_of(tx.run.id), c.host.is_not(None) if host is None else c.host == host)
+    builds = tx.rows(sa.select(c.uuid, c.host, c.run_id).where(*conditions).order_by(c.uuid), BuildOfRun)
+    resumed = history.with_event(tx, [r.uuid for r in builds], "resume") if builds else ()
+    return [r for r in builds if r.uuid in resumed]
 
 
 def has_builds(tx: Transaction, run_id: str) -> bool:
@@ -476,9 +476,9 @@ def builds_among(tx: Transaction, uuids: t.Sequence[str]) -> list[tuple[str, str
 @functools.cache
 def _builds_among(database: DatabaseKind) -> CompiledStatement:
     c = instances.c
-    mine = bulk.among_named(database, c.uuid, "uuids")
+    of_uuids = bulk.among_named(database, c.uuid, "uuids")
     return CompiledStatement(
-        sa.select(c.uuid, c.task_state).where(mine, _builds_of(sa.bindparam("run"))).order_by(c.uuid)
+        sa.select(c.uuid, c.task_state).where(of_uuids, _builds_of(sa.bindparam("run"))).order_by(c.uuid)
     )
 
 
@@ -542,10 +542,10 @@ def relocate(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     bulk.update(tx, instances, "uuid", [{**row, "updated_at": tx.now} for row in rows])
 
 
-def with_specs(tx: Transaction, found: t.Sequence[dict[str, t.Any]]) -> list[Instance]:
+def with_specs(tx: Transaction, rows: t.Sequence[dict[str, t.Any]]) -> list[Instance]:
     """Rows of instances with their requests; each request is read once."""
-    specs = requests.specs(tx, {r["request_spec_id"] for r in found})
-    return [Instance(r, specs[r["request_spec_id"]].spec, specs[r["request_spec_id"]].digest) for r in found]
+    specs = requests.specs(tx, {r["request_spec_id"] for r in rows})
+    return [Instance(r, specs[r["request_spec_id"]].spec, specs[r["request_spec_id"]].digest) for r in rows]
 
 
 def in_task_states(
@@ -580,8 +580,13 @@ def powers(
 def working_on(tx: Transaction, uuids: t.Collection[str], task_state: str) -> set[str]:
     """Return the instances that this run has in ``task_state``."""
     c = instances.c
-    mine = (bulk.among(tx, c.uuid, sorted(uuids)), c.deleted == LIVE, c.run_id == tx.run.id, c.task_state == task_state)
-    return set(tx.execute(sa.select(c.uuid).where(*mine)).scalars()) if uuids else set()
+    conditions = (
+        bulk.among(tx, c.uuid, sorted(uuids)),
+        c.deleted == LIVE,
+        c.run_id == tx.run.id,
+        c.task_state == task_state,
+    )
+    return set(tx.execute(sa.select(c.uuid).where(*conditions)).scalars()) if uuids else set()
 
 
 def kept_on(tx: Transaction, host: str, uuids: t.Collection[str]) -> set[str]:
@@ -592,19 +597,19 @@ def kept_on(tx: Transaction, host: str, uuids: t.Collection[str]) -> set[str]:
 def kept(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> set[tuple[str, str]]:
     """The same for many hosts. {(host, instance's uuid)}"""
     c = instances.c
-    mine = (bulk.among(tx, c.uuid, sorted({uuid for _host, uuid in pairs})), c.deleted == LIVE)
-    query = sa.select(c.uuid, c.host, c.vm_state, c.task_state, c.run_id).where(*mine)
+    live_instances = (bulk.among(tx, c.uuid, sorted({uuid for _host, uuid in pairs})), c.deleted == LIVE)
+    query = sa.select(c.uuid, c.host, c.vm_state, c.task_state, c.run_id).where(*live_instances)
     rows = [r for r in tx.execute(query) if (r.host, r.uuid) in pairs] if pairs else []
     at_work = {r.uuid for r in rows if r.run_id == tx.run.id and (r.task_state or r.vm_state == states.BUILDING)}
     return {(r.host, r.uuid) for r in rows if r.uuid not in at_work and r.task_state != states.DELETING}
 
 
-def leave_hosts(tx: Transaction, gone: t.Collection[tuple[str, str]], task_state: str) -> None:
+def leave_hosts(tx: Transaction, places: t.Collection[tuple[str, str]], task_state: str) -> None:
     """Instances that are on one of these hosts and in this task_state are on no host any more. [(uuid, host)]"""
     c = instances.c
-    mine = bulk.among(tx, c.uuid, sorted({uuid for uuid, _host in gone}))
-    query = sa.select(c.uuid, c.host).where(mine, c.task_state == task_state)
-    leaving = [r.uuid for r in tx.execute(query) if (r.uuid, r.host) in gone] if gone else []
+    condition = bulk.among(tx, c.uuid, sorted({uuid for uuid, _host in places}))
+    query = sa.select(c.uuid, c.host).where(condition, c.task_state == task_state)
+    leaving = [r.uuid for r in tx.execute(query) if (r.uuid, r.host) in places] if places else []
     if leaving:
         tx.execute(instances.update().where(bulk.among(tx, c.uuid, leaving)).values(host=None, node=None))
 
@@ -616,7 +621,7 @@ def bury(tx: Transaction, uuids: t.Sequence[str]) -> None:
     c = instances.c
     disks = block_device_mappings
     tx.execute(disks.delete().where(bulk.among(tx, disks.c.instance_uuid, uuids)))
-    gone: dict[str, t.Any] = {
+    deleted_values: dict[str, t.Any] = {
         "deleted": sa.cast(c.uuid, sa.String),
         "deleted_at": tx.now,
         "vm_state": states.DELETED,
@@ -625,10 +630,12 @@ def bury(tx: Transaction, uuids: t.Sequence[str]) -> None:
         "host": None,
         "node": None,
     }
-    mine = bulk.among(tx, c.uuid, uuids)
-    rows = tx.rows(sa.select(c.uuid, c.vm_state, c.task_state).where(mine).order_by(c.uuid), InstanceStates)
-    tx.execute(instances.update().where(mine).values(gone))
-    _notify_change(tx, {r.uuid: (r.vm_state, r.task_state) for r in rows}, gone, tx.context.notify_on_state_change)
+    condition = bulk.among(tx, c.uuid, uuids)
+    rows = tx.rows(sa.select(c.uuid, c.vm_state, c.task_state).where(condition).order_by(c.uuid), InstanceStates)
+    tx.execute(instances.update().where(condition).values(deleted_values))
+    _notify_change(
+        tx, {r.uuid: (r.vm_state, r.task_state) for r in rows}, deleted_values, tx.context.notify_on_state_change
+    )
 
 
 def hosts_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
@@ -642,14 +649,14 @@ def hosts_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
 
 def disks_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, list[dict[str, t.Any]]]:
     """uuid -> its planned disks (core.disks.block_devices.PlannedDisk as plain data) in order."""
-    found: dict[str, list[dict[str, t.Any]]] = {u: [] for u in uuids}
-    if not found:
-        return found
+    disks: dict[str, list[dict[str, t.Any]]] = {u: [] for u in uuids}
+    if not disks:
+        return disks
     c = block_device_mappings.c
     query = sa.select(c.instance_uuid, c.disk).where(bulk.among(tx, c.instance_uuid, uuids))
     for row in tx.execute(query.order_by(c.instance_uuid, c.position)):
-        found[row.instance_uuid].append(row.disk)
-    return found
+        disks[row.instance_uuid].append(row.disk)
+    return disks
 
 
 def add_disk(tx: Transaction, uuid: str, device_name: str, disk: t.Mapping[str, t.Any]) -> None:
@@ -674,9 +681,9 @@ def usage(tx: Transaction, projects: t.Collection[str]) -> dict[str, dict[str, i
     """Return project -> {instances, cores, ram} of its live instances (quotas are counted, not reserved). As in Nova, instances that are
     deleted and can be restored do not count."""
     c = instances.c
-    found = {p: {"instances": 0, "cores": 0, "ram": 0} for p in projects}
+    usage_by_project = {p: {"instances": 0, "cores": 0, "ram": 0} for p in projects}
     counted = sa.and_(c.deleted == LIVE, c.vm_state != states.SOFT_DELETED)
-    mine = sa.and_(counted, bulk.among(tx, c.project, sorted(projects)))
+    counted_instances = sa.and_(counted, bulk.among(tx, c.project, sorted(projects)))
     rows = tx.execute(
         sa.select(
             c.project,
@@ -684,20 +691,20 @@ def usage(tx: Transaction, projects: t.Collection[str]) -> dict[str, dict[str, i
             sa.func.coalesce(sa.func.sum(c.vcpus), 0),
             sa.func.coalesce(sa.func.sum(c.memory_mb), 0),
         )
-        .where(mine)
+        .where(counted_instances)
         .group_by(c.project)
     )
     for project, count, cores, ram in rows:
-        found[project].update(instances=int(count), cores=int(cores), ram=int(ram))
-    return found
+        usage_by_project[project].update(instances=int(count), cores=int(cores), ram=int(ram))
+    return usage_by_project
 
 
 def ports_in_use(tx: Transaction, projects: t.Collection[str]) -> dict[str, int]:
     """project -> the ports of its live instances; a project without is left out."""
     c = instances.c
-    mine = sa.and_(c.deleted == LIVE, bulk.among(tx, c.project, sorted(projects)))
+    live_instances = sa.and_(c.deleted == LIVE, bulk.among(tx, c.project, sorted(projects)))
     query = sa.select(c.project, sa.func.count()).join(ports, ports.c.instance_uuid == c.uuid)
-    return dict(tx.execute(query.where(mine).group_by(c.project)).all())
+    return dict(tx.execute(query.where(live_instances).group_by(c.project)).all())
 
 
 def placed_on(tx: Transaction, uuids: t.Collection[str]) -> dict[str, str]:

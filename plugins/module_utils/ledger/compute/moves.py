@@ -81,8 +81,8 @@ def open_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, MoveRow]:
     if not uuids:
         return {}
     c = migrations.c
-    mine = (bulk.among(tx, c.instance_uuid, sorted(uuids)), c.status.in_(moves.OPEN))
-    return {r.instance_uuid: r for r in tx.rows(sa.select(migrations).where(*mine).order_by(c.id), MoveRow)}
+    open_moves = (bulk.among(tx, c.instance_uuid, sorted(uuids)), c.status.in_(moves.OPEN))
+    return {r.instance_uuid: r for r in tx.rows(sa.select(migrations).where(*open_moves).order_by(c.id), MoveRow)}
 
 
 def all_open(tx: Transaction) -> list[MoveRow]:
@@ -94,32 +94,32 @@ def all_open(tx: Transaction) -> list[MoveRow]:
 def open_from(tx: Transaction, host: str) -> list[MoveRow]:
     """The moves away from ``host`` that are under way, or wait to be confirmed: it is claimed for them."""
     c = migrations.c
-    mine = (c.source_compute == host, c.status.in_(moves.OPEN))
-    return tx.rows(sa.select(migrations).where(*mine).order_by(c.id), MoveRow)
+    open_moves = (c.source_compute == host, c.status.in_(moves.OPEN))
+    return tx.rows(sa.select(migrations).where(*open_moves).order_by(c.id), MoveRow)
 
 
 def open_to(tx: Transaction, host: str, migration_type: str) -> list[MoveRow]:
     """The moves of this type to ``host`` that are under way."""
     c = migrations.c
-    mine = (c.dest_compute == host, c.migration_type == migration_type, c.status.in_(moves.OPEN))
-    return tx.rows(sa.select(migrations).where(*mine).order_by(c.id), MoveRow)
+    open_moves = (c.dest_compute == host, c.migration_type == migration_type, c.status.in_(moves.OPEN))
+    return tx.rows(sa.select(migrations).where(*open_moves).order_by(c.id), MoveRow)
 
 
 def open_between(tx: Transaction, hosts: t.Collection[str]) -> list[MoveRow]:
     """The moves from or to one of these hosts that are under way, or wait to be confirmed."""
     c, names = migrations.c, sorted(hosts)
-    mine = sa.or_(bulk.among(tx, c.source_compute, names), bulk.among(tx, c.dest_compute, names))
-    return tx.rows(sa.select(migrations).where(mine, c.status.in_(moves.OPEN)).order_by(c.id), MoveRow)
+    from_or_to_hosts = sa.or_(bulk.among(tx, c.source_compute, names), bulk.among(tx, c.dest_compute, names))
+    return tx.rows(sa.select(migrations).where(from_or_to_hosts, c.status.in_(moves.OPEN)).order_by(c.id), MoveRow)
 
 
 def all_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[MoveRow]]:
     """uuid -> all moves of the instance, live or deleted, oldest first."""
-    found: dict[str, list[MoveRow]] = {uuid: [] for uuid in uuids}
-    if found:
-        mine = bulk.among(tx, migrations.c.instance_uuid, sorted(found))
-        for row in tx.rows(sa.select(migrations).where(mine).order_by(migrations.c.id), MoveRow):
-            found[row.instance_uuid].append(row)
-    return found
+    moves_by_uuid: dict[str, list[MoveRow]] = {uuid: [] for uuid in uuids}
+    if moves_by_uuid:
+        condition = bulk.among(tx, migrations.c.instance_uuid, sorted(moves_by_uuid))
+        for row in tx.rows(sa.select(migrations).where(condition).order_by(migrations.c.id), MoveRow):
+            moves_by_uuid[row.instance_uuid].append(row)
+    return moves_by_uuid
 
 
 def detached_while_away(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
@@ -176,14 +176,14 @@ def _conflict(tx: Transaction, ids: t.Sequence[int], event: Event, following: t.
 
 def set_requests(tx: Transaction, move_id: int, old: int, new: int) -> None:
     """Write the requests of the instance before and after this move: fields of both have changed."""
-    mine = migrations.c.id == move_id
-    tx.execute(migrations.update().where(mine).values(old_request_spec_id=old, new_request_spec_id=new))
+    condition = migrations.c.id == move_id
+    tx.execute(migrations.update().where(condition).values(old_request_spec_id=old, new_request_spec_id=new))
 
 
-def set_progress(tx: Transaction, found: t.Mapping[str, tuple[int, Progress]]) -> None:
-    """Write how far the live migrations of this run are. :arg found: instance's uuid -> per cent, and bytes"""
+def set_progress(tx: Transaction, progress_by_uuid: t.Mapping[str, tuple[int, Progress]]) -> None:
+    """Write how far the live migrations of this run are. :arg progress_by_uuid: instance's uuid -> per cent, and bytes"""
     c = migrations.c
-    for uuid, (percent, its) in sorted(found.items()):
-        mine = (c.instance_uuid == uuid, c.status == moves.RUNNING, c.run_id == tx.run.id)
-        values = {**dataclasses.asdict(its), "progress": percent, "updated_at": tx.now}
-        tx.execute(migrations.update().where(*mine).values(**values))
+    for uuid, (percent, progress) in sorted(progress_by_uuid.items()):
+        running_move = (c.instance_uuid == uuid, c.status == moves.RUNNING, c.run_id == tx.run.id)
+        values = {**dataclasses.asdict(progress), "progress": percent, "updated_at": tx.now}
+        tx.execute(migrations.update().where(*running_move).values(**values))

@@ -113,16 +113,16 @@ def record_report(
         "unreachable_reason": None,
         **{k: configuration[k] for k in CONFIGURATION if k in configuration},
     }
-    mine = sa.and_(c.host == host, c.node == node)
-    if tx.execute(compute_nodes.update().where(mine).values(**values)).rowcount == 0:
+    host_row = sa.and_(c.host == host, c.node == node)
+    if tx.execute(compute_nodes.update().where(host_row).values(**values)).rowcount == 0:
         if not insert_new(tx, compute_nodes, host=host, node=node, created_at=tx.now, boot_id=boot_id, **values):
-            tx.execute(compute_nodes.update().where(mine).values(**values))  # another run was faster
-    node_id = int(tx.execute(sa.select(c.id).where(mine)).scalar_one())
+            tx.execute(compute_nodes.update().where(host_row).values(**values))  # another run was faster
+    node_id = int(tx.execute(sa.select(c.id).where(host_row)).scalar_one())
     table = node_facts_table
-    its = table.c.compute_node_id == node_id
-    if tx.execute(table.update().where(its).values(facts=dict(facts))).rowcount == 0:
+    node_row = table.c.compute_node_id == node_id
+    if tx.execute(table.update().where(node_row).values(facts=dict(facts))).rowcount == 0:
         if not insert_new(tx, table, compute_node_id=node_id, facts=dict(facts)):
-            tx.execute(table.update().where(its).values(facts=dict(facts)))
+            tx.execute(table.update().where(node_row).values(facts=dict(facts)))
     recount(tx, [node_id])
     if host_uuid:
         before = max(former, key=lambda r: r.reported_at or 0.0, default=None)
@@ -175,8 +175,8 @@ def _link_names(tx: Transaction, node_id: int, host: str, said: _Reported, befor
     machine_id = None
     if len(members) > 1:
         machine_id = min(keys - {r.machine_id for r in others}, default=None) or str(uuid.uuid4())
-    mine = (bulk.among(tx, c.id, sorted(members)), c.machine_id.is_distinct_from(machine_id))
-    tx.execute(compute_nodes.update().where(*mine).values(machine_id=machine_id))
+    rows_to_link = (bulk.among(tx, c.id, sorted(members)), c.machine_id.is_distinct_from(machine_id))
+    tx.execute(compute_nodes.update().where(*rows_to_link).values(machine_id=machine_id))
 
 
 def _is_another(said: _Reported, before: NodeRow | None, other: NodeRow) -> bool:
@@ -210,10 +210,10 @@ def other_names_of(tx: Transaction) -> dict[int, list[NodeRow]]:
         .where(c.machine_id.is_not(None))
         .order_by(c.id, other.id)
     )
-    found: dict[int, list[NodeRow]] = {}
+    other_rows: dict[int, list[NodeRow]] = {}
     for row in tx.execute(query):
-        found.setdefault(int(row.mine), []).append(t.cast(NodeRow, row))
-    return found
+        other_rows.setdefault(int(row.mine), []).append(t.cast(NodeRow, row))
+    return other_rows
 
 
 def machine_names(others: t.Mapping[int, t.Sequence[NodeRow]]) -> dict[str, str]:
@@ -222,7 +222,7 @@ def machine_names(others: t.Mapping[int, t.Sequence[NodeRow]]) -> dict[str, str]
     return {hosts[i]: min(hosts[i], *(r.host for r in rows)) for i, rows in others.items()}
 
 
-def taken(rows: t.Iterable[NodeRow]) -> tuple[int, int, int]:
+def claimed_amounts(rows: t.Iterable[NodeRow]) -> tuple[int, int, int]:
     """Return the claimed amounts on these nodes: memory in MB, disk in GB, vCPUs."""
     amounts = [
         (
@@ -232,7 +232,7 @@ def taken(rows: t.Iterable[NodeRow]) -> tuple[int, int, int]:
         )
         for r in rows
     ]
-    memory_mb, disk_gb, vcpus = (sum(each) for each in zip(*amounts)) if amounts else (0, 0, 0)
+    memory_mb, disk_gb, vcpus = (sum(amount) for amount in zip(*amounts)) if amounts else (0, 0, 0)
     return memory_mb, disk_gb, vcpus
 
 
@@ -253,11 +253,11 @@ def _follow_name(tx: Transaction, host: str, node: str, rows: t.Sequence[NodeRow
     if len(former) == len(rows):
         tx.execute(compute_nodes.update().where(c.id == former[-1].id).values(node=node))
         _rename(tx, host, former.pop().node, node)
-    mine = tx.execute(sa.select(c.id).where(c.host == host, c.node == node)).scalar_one()
+    current_id = tx.execute(sa.select(c.id).where(c.host == host, c.node == node)).scalar_one()
     for row in former:
-        if not _claimed_twice(tx, mine, row.id):
+        if not _claimed_twice(tx, current_id, row.id):
             for table in (claims, device_claims):
-                tx.execute(table.update().where(table.c.compute_node_id == row.id).values(compute_node_id=mine))
+                tx.execute(table.update().where(table.c.compute_node_id == row.id).values(compute_node_id=current_id))
             tx.execute(node_facts_table.delete().where(node_facts_table.c.compute_node_id == row.id))
             tx.execute(compute_nodes.delete().where(c.id == row.id))
             _rename(tx, host, row.node, node)
@@ -267,8 +267,8 @@ def _rename(tx: Transaction, host: str, former: str, node: str) -> None:
     """Move all that is on ``host`` to ``node``, in the rows that have its name."""
     i, m = instances.c, migrations.c
     for its_host, its_node in ((i.host, i.node), (m.source_compute, m.source_node), (m.dest_compute, m.dest_node)):
-        mine = (its_host == host, its_node == former)
-        tx.execute(its_node.table.update().where(*mine).values({its_node.name: node}))
+        former_place = (its_host == host, its_node == former)
+        tx.execute(its_node.table.update().where(*former_place).values({its_node.name: node}))
 
 
 def _claimed_twice(tx: Transaction, one: int, other: int) -> bool:
@@ -296,13 +296,16 @@ def _numa_profile(tx: Transaction, facts: t.Mapping[str, t.Any], configuration: 
     numa = facts.get("numa_topology")
     if not numa or not numa.get("cells"):
         return None
-    kept = {(int(r["node"]), int(r["size"])): int(r["count"]) for r in configuration.get("reserved_huge_pages") or ()}
-    if kept:
+    reserved_pages = {
+        (int(r["node"]), int(r["size"])): int(r["count"]) for r in configuration.get("reserved_huge_pages") or ()
+    }
+    if reserved_pages:
         cells = [
             {
                 **cell,
                 "pages": [
-                    {**page, "reserved": kept.get((cell["id"], page["size_kb"]), 0)} for page in cell.get("pages") or ()
+                    {**page, "reserved": reserved_pages.get((cell["id"], page["size_kb"]), 0)}
+                    for page in cell.get("pages") or ()
                 ],
             }
             for cell in numa["cells"]
@@ -357,15 +360,18 @@ def _lock_query(database: DatabaseKind) -> CompiledStatement:
 def recount(tx: Transaction, node_ids: t.Sequence[int]) -> None:
     """Recompute the usage of these nodes, whose rows the caller has locked: reserved + the sum of the claims."""
     c = compute_nodes.c
-    mine = claims.c.compute_node_id == c.id
+    claims_of_node = claims.c.compute_node_id == c.id
 
     def total(column: sa.Column[t.Any]) -> sa.ScalarSelect[t.Any]:
         return (
-            sa.select(sa.func.coalesce(sa.func.sum(column), 0)).where(mine).correlate(compute_nodes).scalar_subquery()
+            sa.select(sa.func.coalesce(sa.func.sum(column), 0))
+            .where(claims_of_node)
+            .correlate(compute_nodes)
+            .scalar_subquery()
         )
 
     # Guests are counted: one that is being resized has two claims.
-    guests = sa.select(sa.func.count(claims.c.instance_uuid.distinct())).where(mine)
+    guests = sa.select(sa.func.count(claims.c.instance_uuid.distinct())).where(claims_of_node)
     if node_ids:
         tx.execute(
             compute_nodes.update()
@@ -410,13 +416,13 @@ def _differences(
     query = sa.select(c.id, c.host, *(c[k] for k in CONFIGURATION)).where(
         bulk.among(tx, c.host, sorted(configurations))
     )
-    found = []
+    different_rows = []
     for row in tx.execute(query.order_by(c.id)):
         wanted = configurations[row.host]
         values = {k: wanted[k] for k in CONFIGURATION if k in wanted and getattr(row, k) != wanted[k]}
         if values:
-            found.append((int(row.id), str(row.host), values))
-    return found
+            different_rows.append((int(row.id), str(row.host), values))
+    return different_rows
 
 
 def rows(tx: Transaction, names: t.Iterable[str]) -> list[NodeRow]:
@@ -435,10 +441,10 @@ def same_machines(tx: Transaction, hosts: t.Collection[str]) -> dict[str, set[st
     c, other = compute_nodes.c, compute_nodes.alias().c
     same = sa.and_(other.machine_id == c.machine_id, other.host != c.host)
     query = sa.select(c.host, other.host.label("name")).where(bulk.among(tx, c.host, sorted(hosts)), same)
-    found: dict[str, set[str]] = {}
+    names_by_host: dict[str, set[str]] = {}
     for r in tx.execute(query):
-        found.setdefault(str(r.host), set()).add(str(r.name))
-    return found
+        names_by_host.setdefault(str(r.host), set()).add(str(r.name))
+    return names_by_host
 
 
 def other_names(tx: Transaction, hosts: t.Collection[str]) -> dict[str, str]:
@@ -557,5 +563,5 @@ def reset_failed_builds(tx: Transaction, hosts: t.Collection[str]) -> None:
     """Forget the failed builds of hosts on which one succeeded."""
     c = compute_nodes.c
     if hosts:
-        mine = (bulk.among(tx, c.host, sorted(hosts)), c.failed_builds != 0)
-        tx.execute(compute_nodes.update().where(*mine).values(failed_builds=0))
+        conditions = (bulk.among(tx, c.host, sorted(hosts)), c.failed_builds != 0)
+        tx.execute(compute_nodes.update().where(*conditions).values(failed_builds=0))

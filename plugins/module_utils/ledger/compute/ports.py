@@ -101,10 +101,10 @@ class Allocator:
 
     def forget(self, instance_uuid: str) -> None:
         """Drop the planned ports of an instance that was rejected."""
-        gone = {r["id"] for r in self._port_rows if r["instance_uuid"] == instance_uuid}
-        self._port_rows = [r for r in self._port_rows if r["id"] not in gone]
-        kept = {r["id"] for r in self._port_rows}
-        self._ip_rows = [r for r in self._ip_rows if r["port_id"] in kept]
+        dropped_ids = {r["id"] for r in self._port_rows if r["instance_uuid"] == instance_uuid}
+        self._port_rows = [r for r in self._port_rows if r["id"] not in dropped_ids]
+        remaining_ids = {r["id"] for r in self._port_rows}
+        self._ip_rows = [r for r in self._ip_rows if r["port_id"] in remaining_ids]
 
     def write(self) -> None:
         """Write the planned ports.
@@ -113,38 +113,38 @@ class Allocator:
         """
         for row, mac in zip(self._port_rows, self._free_macs(len(self._port_rows))):
             row["mac_address"] = mac
-        taken: dict[str, set[int]] = {subnet_id: set() for subnet_id in self._subnets}
+        numbers_by_subnet: dict[str, set[int]] = {subnet_id: set() for subnet_id in self._subnets}
         for row in self._ip_rows:
-            taken[row["subnet_id"]].add(ipam.address_number(row["ip_address"]))
-        for subnet_id, numbers in taken.items():
+            numbers_by_subnet[row["subnet_id"]].add(ipam.address_number(row["ip_address"]))
+        for subnet_id, numbers in numbers_by_subnet.items():
             self._subnets[subnet_id].take(numbers)
         bulk.insert(self.tx, ports, self._port_rows)
         bulk.insert(self.tx, ip_allocations, self._ip_rows)
         self._port_rows, self._ip_rows, self._subnets = [], [], {}
 
     def _free_macs(self, count: int) -> list[str]:
-        found: list[str] = []
+        free_macs: list[str] = []
         for _attempt in range(MAC_ATTEMPTS):
-            if len(found) == count:
+            if len(free_macs) == count:
                 break
             drawn = dict.fromkeys(
-                ipam.new_mac(self.rng, self.tx.context.base_mac) for _each in range(count - len(found))
+                ipam.new_mac(self.rng, self.tx.context.base_mac) for _draw in range(count - len(free_macs))
             )
-            taken = set(
+            used_macs = set(
                 self.tx.execute(
                     sa.select(ports.c.mac_address).where(bulk.among(self.tx, ports.c.mac_address, drawn))
                 ).scalars()
             )
-            found += [m for m in drawn if m not in taken and m not in found]
-        if len(found) < count:
+            free_macs += [m for m in drawn if m not in used_macs and m not in free_macs]
+        if len(free_macs) < count:
             raise errors.VirtualInterfaceMacAddressException()
-        return found
+        return free_macs
 
     def _addresses(self, request: NetworkRequest, network: Network) -> list[tuple[Subnet, str]]:
         subnets = [s for s in network.subnets if request.subnet in (None, s.id, s.name)]
         if request.fixed_ip is not None:
             return [self._fixed(request.fixed_ip, subnets, network)]
-        found = []
+        addresses = []
         # One address of each IP version, from the first subnet with a free one, as in Neutron.
         for version in (4, 6):
             candidates = [s for s in subnets if s.ip_version == version]
@@ -154,13 +154,13 @@ class Allocator:
                 number = self._in(subnet).next()
                 if number is None:
                     continue
-                found.append((subnet, ipam.address_text(number, version)))
+                addresses.append((subnet, ipam.address_text(number, version)))
                 break
             else:
                 raise errors.NoMoreFixedIps(
                     net=network.name, remedy="Delete instances, or widen the allocation_pools of its subnets."
                 )
-        return found
+        return addresses
 
     def _fixed(self, address: str, subnets: t.Sequence[Subnet], network: Network) -> tuple[Subnet, str]:
         refusal: errors.BootflowError = errors.InvalidIpForSubnet(address=address, subnet=network.name)
@@ -206,8 +206,8 @@ class _FreeAddresses:
     def reserve(self, number: int) -> bool:
         """Whether this address, in the pools or not, was free; it is this transaction's then."""
         c = ip_allocations.c
-        mine = (c.subnet_id == self.subnet.id, c.ip_address == ipam.address_text(number, self.subnet.ip_version))
-        if number in self._given or self.tx.execute(sa.select(c.id).where(*mine)).first() is not None:
+        allocation = (c.subnet_id == self.subnet.id, c.ip_address == ipam.address_text(number, self.subnet.ip_version))
+        if number in self._given or self.tx.execute(sa.select(c.id).where(*allocation)).first() is not None:
             return False
         self._given.add(number)
         return True
@@ -248,8 +248,10 @@ class _FreeAddresses:
         while first <= last:
             some = range(first, min(first + count, last + 1))
             texts = {ipam.address_text(number, self.subnet.ip_version): number for number in some}
-            mine = (c.subnet_id == self.subnet.id, bulk.among(self.tx, c.ip_address, texts))
-            self._wrong.update(texts[text] for text in self.tx.execute(sa.select(c.ip_address).where(*mine)).scalars())
+            allocations = (c.subnet_id == self.subnet.id, bulk.among(self.tx, c.ip_address, texts))
+            self._wrong.update(
+                texts[text] for text in self.tx.execute(sa.select(c.ip_address).where(*allocations)).scalars()
+            )
             yield from (number for number in some if number not in self._wrong)
             first, count = some.stop, later
 
@@ -271,21 +273,21 @@ class _FreeAddresses:
         c = free_addresses.c
         query = sa.select(c.lowest, c.highest).where(c.subnet_id == self.subnet.id, c.lowest <= self._key(number))
         row = self.tx.execute(query.order_by(c.lowest.desc()).limit(1)).first()
-        found = None if row is None else (int(row.lowest, 16), int(row.highest, 16))
-        return {found[0]: found} if found is not None and number <= found[1] else {}
+        free_range = None if row is None else (int(row.lowest, 16), int(row.highest, 16))
+        return {free_range[0]: free_range} if free_range is not None and number <= free_range[1] else {}
 
     def _search(self) -> None:
         """Make the free ranges from all addresses that are taken."""
-        c, mine = ip_allocations.c, self.subnet.id
-        rows = self.tx.execute(sa.select(c.ip_address).where(c.subnet_id == mine))
+        c, subnet_id = ip_allocations.c, self.subnet.id
+        rows = self.tx.execute(sa.select(c.ip_address).where(c.subnet_id == subnet_id))
         used = {int(ipaddress.ip_address(r.ip_address)) for r in rows}
-        self.tx.execute(free_addresses.delete().where(free_addresses.c.subnet_id == mine))
+        self.tx.execute(free_addresses.delete().where(free_addresses.c.subnet_id == subnet_id))
         self._begun.clear()
         self._add(ipam.without(self.pools, used))
         pools = self._stored_pools()
-        done = self.tx.execute(subnet_pools.update().where(subnet_pools.c.subnet_id == mine).values(pools=pools))
+        done = self.tx.execute(subnet_pools.update().where(subnet_pools.c.subnet_id == subnet_id).values(pools=pools))
         if done.rowcount == 0:
-            self.tx.execute(subnet_pools.insert().values(subnet_id=mine, pools=pools))
+            self.tx.execute(subnet_pools.insert().values(subnet_id=subnet_id, pools=pools))
 
     def _add(self, ranges: t.Iterable[ipam.Range]) -> None:
         rows = [{"subnet_id": self.subnet.id, "lowest": self._key(f), "highest": self._key(n)} for f, n in ranges]
@@ -331,21 +333,21 @@ PortsOf = t.Dict[str, t.List[t.Tuple[PortRecord, Network]]]
 
 def ports_of(tx: Transaction, uuids: t.Sequence[str], leaving: bool = False) -> PortsOf:
     """Return the ports of these instances; or, with ``leaving``, the ports that they are losing."""
-    found: PortsOf = {u: [] for u in uuids}
-    if not found:
+    ports_by_uuid: PortsOf = {u: [] for u in uuids}
+    if not ports_by_uuid:
         return {}
-    mine = bulk.among(tx, ports.c.instance_uuid, uuids)
+    ports_of_instances = bulk.among(tx, ports.c.instance_uuid, uuids)
     addresses: dict[str, list[dict[str, str]]] = {}
     rows = tx.execute(
         sa.select(ip_allocations.c.port_id, ip_allocations.c.subnet_id, ip_allocations.c.ip_address)
         .join(ports, ports.c.id == ip_allocations.c.port_id)
-        .where(mine)
+        .where(ports_of_instances)
         .order_by(ip_allocations.c.id)
     )
     for port_id, subnet_id, ip_address in rows:
         addresses.setdefault(port_id, []).append({"subnet_id": subnet_id, "ip_address": ip_address})
     which = ports.c.position <= LEAVING if leaving else ports.c.position >= 0
-    query = sa.select(ports).where(mine, which)
+    query = sa.select(ports).where(ports_of_instances, which)
     port_rows = tx.rows(query.order_by(ports.c.instance_uuid, ports.c.position), PortRow)
     networks = _networks_of(tx, {r.instance_uuid for r in port_rows})
     for r in port_rows:
@@ -359,19 +361,19 @@ def ports_of(tx: Transaction, uuids: t.Sequence[str], leaving: bool = False) -> 
             preserve_on_delete=False,
             host=r.host,
         )
-        found[r.instance_uuid].append((record, networks[r.instance_uuid][r.network_id]))
-    return found
+        ports_by_uuid[r.instance_uuid].append((record, networks[r.instance_uuid][r.network_id]))
+    return ports_by_uuid
 
 
 def next_positions(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, int]:
     """Return uuid -> the position of the next interface of the instance: interfaces that may come back keep theirs."""
     c = ports.c
-    found = dict.fromkeys(uuids, 0)
+    positions = dict.fromkeys(uuids, 0)
     query = sa.select(c.instance_uuid, c.position).where(bulk.among(tx, c.instance_uuid, uuids))
     for uuid, position in tx.execute(query):
-        taken = LEAVING - position if position <= LEAVING else position
-        found[uuid] = max(found[uuid], taken + 1)
-    return found
+        used_position = LEAVING - position if position <= LEAVING else position
+        positions[uuid] = max(positions[uuid], used_position + 1)
+    return positions
 
 
 def owners(tx: Transaction, ids: t.Sequence[str]) -> dict[str, str]:
@@ -405,22 +407,22 @@ def stay(tx: Transaction, ids: t.Sequence[str]) -> None:
 
 
 def _mirror(tx: Transaction, ids: t.Sequence[str], which: sa.ColumnElement[bool]) -> None:
-    mine = (bulk.among(tx, ports.c.id, ids), which)
-    tx.execute(ports.update().where(*mine).values(position=LEAVING - ports.c.position))
+    conditions = (bulk.among(tx, ports.c.id, ids), which)
+    tx.execute(ports.update().where(*conditions).values(position=LEAVING - ports.c.position))
 
 
 def end_leaving(tx: Transaction, ids: t.Sequence[str]) -> None:
     """Delete ports that left, and free their addresses."""
-    mine = sa.and_(bulk.among(tx, ports.c.id, ids), ports.c.position <= LEAVING)
-    _free(tx, ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(mine)))
-    tx.execute(ports.delete().where(mine))
+    leaving_ports = sa.and_(bulk.among(tx, ports.c.id, ids), ports.c.position <= LEAVING)
+    _free(tx, ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(leaving_ports)))
+    tx.execute(ports.delete().where(leaving_ports))
 
 
 def follow_leaving(tx: Transaction, uuid: str, source: str, host: str) -> None:
     """The guest of this instance went from ``source`` to ``host`` while it ran, and took along what it is losing: the addresses are not free
     when its former host is cleaned."""
-    mine = (ports.c.instance_uuid == uuid, ports.c.host == source, ports.c.position <= LEAVING)
-    tx.execute(ports.update().where(*mine).values(host=host))
+    leaving_ports = (ports.c.instance_uuid == uuid, ports.c.host == source, ports.c.position <= LEAVING)
+    tx.execute(ports.update().where(*leaving_ports).values(host=host))
 
 
 def _networks_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, dict[str, Network]]:
@@ -429,16 +431,16 @@ def _networks_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, dict[st
         return {}
     c = instances.c
     query = sa.select(c.uuid, c.request_spec_id).where(bulk.among(tx, c.uuid, sorted(uuids)))
-    its = dict(tx.execute(query).all())
-    stored = requests.networks(tx, its.values())
-    networks = {key: {n["id"]: network_from(n) for n in each} for key, each in stored.items()}
-    return {uuid: networks[key] for uuid, key in its.items()}
+    spec_ids = dict(tx.execute(query).all())
+    stored = requests.networks(tx, spec_ids.values())
+    networks = {key: {n["id"]: network_from(n) for n in rows} for key, rows in stored.items()}
+    return {uuid: networks[key] for uuid, key in spec_ids.items()}
 
 
 def bind(tx: Transaction, uuids: t.Sequence[str], host: str) -> None:
     """Bind the ports of these instances to ``host``."""
-    mine = (bulk.among(tx, ports.c.instance_uuid, uuids), ports.c.position >= 0)
-    tx.execute(ports.update().where(*mine).values(host=host))
+    active_ports = (bulk.among(tx, ports.c.instance_uuid, uuids), ports.c.position >= 0)
+    tx.execute(ports.update().where(*active_ports).values(host=host))
 
 
 def bind_each(tx: Transaction, hosts: t.Mapping[str, str]) -> None:
@@ -460,9 +462,9 @@ def release(tx: Transaction, uuids: t.Sequence[str]) -> int:
     """Delete the ports of these instances and free their addresses; ports kept by hold() stay."""
     if not uuids:
         return 0
-    mine = sa.and_(bulk.among(tx, ports.c.instance_uuid, uuids), ports.c.position != HELD)
-    _free(tx, ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(mine)))
-    return int(tx.execute(ports.delete().where(mine)).rowcount)
+    released_ports = sa.and_(bulk.among(tx, ports.c.instance_uuid, uuids), ports.c.position != HELD)
+    _free(tx, ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(released_ports)))
+    return int(tx.execute(ports.delete().where(released_ports)).rowcount)
 
 
 def hold(tx: Transaction, uuid: str, host: str) -> None:
@@ -473,8 +475,8 @@ def hold(tx: Transaction, uuid: str, host: str) -> None:
 
 def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> None:
     """Delete the ports that instances have on hosts that were cleaned of them. {(host, instance's uuid)}"""
-    mine = bulk.among(tx, ports.c.instance_uuid, sorted({uuid for _host, uuid in cleaned}))
-    rows = tx.execute(sa.select(ports.c.id, ports.c.host, ports.c.instance_uuid).where(mine)) if cleaned else ()
+    condition = bulk.among(tx, ports.c.instance_uuid, sorted({uuid for _host, uuid in cleaned}))
+    rows = tx.execute(sa.select(ports.c.id, ports.c.host, ports.c.instance_uuid).where(condition)) if cleaned else ()
     ids = [r.id for r in rows if (r.host, r.instance_uuid) in cleaned]
     if ids:
         _free(tx, bulk.among(tx, ip_allocations.c.port_id, ids))
@@ -502,12 +504,12 @@ def suspicious(tx: Transaction) -> list[SuspiciousPort]:
 
 def addresses_of(tx: Transaction, port_ids: t.Iterable[str]) -> dict[str, list[str]]:
     """port id -> its addresses."""
-    found: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     c = ip_allocations.c
-    mine = bulk.among(tx, c.port_id, sorted(port_ids))
-    for row in tx.execute(sa.select(c.port_id, c.ip_address).where(mine).order_by(c.id)):
-        found.setdefault(row.port_id, []).append(row.ip_address)
-    return found
+    condition = bulk.among(tx, c.port_id, sorted(port_ids))
+    for row in tx.execute(sa.select(c.port_id, c.ip_address).where(condition).order_by(c.id)):
+        addresses.setdefault(row.port_id, []).append(row.ip_address)
+    return addresses
 
 
 def addresses_without_port(tx: Transaction) -> list[tuple[int, str]]:

@@ -25,11 +25,11 @@ def profile_id(tx: Transaction, content: t.Mapping[str, t.Any]) -> int:
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     c = node_profiles.c
     query = sa.select(c.id).where(c.digest == digest)
-    found = tx.execute(query).scalar()
-    if found is None:
+    row_id = tx.execute(query).scalar()
+    if row_id is None:
         insert_new(tx, node_profiles, digest=digest, profile=content)
-        found = tx.execute(query).scalar_one()
-    return int(found)
+        row_id = tx.execute(query).scalar_one()
+    return int(row_id)
 
 
 def load(tx: Transaction, ids: t.Iterable[int | None]) -> dict[int, dict[str, t.Any]]:

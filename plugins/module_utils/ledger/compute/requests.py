@@ -91,13 +91,13 @@ def specs(tx: Transaction, ids: t.Iterable[int]) -> dict[int, SpecRow]:
     if not wanted:
         return {}
     parameters = {"ids": bulk.listed(tx, request_specs.c.id, wanted)}
-    found = {r.id: r for r in _specs_query(tx.database_kind).rows(tx, SpecRow, parameters)}
-    for row in found.values():
+    spec_rows = {r.id: r for r in _specs_query(tx.database_kind).rows(tx, SpecRow, parameters)}
+    for row in spec_rows.values():
         if row.spec_version != SPEC_VERSION and not _is_known(row.spec_version):
             raise errors.RequestTooNew(
                 name=row.digest.get("name") or row.id, version=row.spec_version, newest=SPEC_VERSION
             )
-    return found
+    return spec_rows
 
 
 @functools.cache
@@ -120,8 +120,8 @@ def overheads(tx: Transaction, ids: t.Iterable[int]) -> dict[int, Overhead]:
     c = request_specs.c
     stored = c.spec["overhead"]
     query = sa.select(c.id, stored.label("overhead")).where(bulk.among(tx, c.id, sorted(set(ids))))
-    found = {r.id: Overhead(**(r.overhead or {})) for r in tx.execute(query)}
-    return {key: its for key, its in found.items() if its != Overhead()}
+    overhead_by_id = {r.id: Overhead(**(r.overhead or {})) for r in tx.execute(query)}
+    return {key: overhead for key, overhead in overhead_by_id.items() if overhead != Overhead()}
 
 
 def _is_known(version: str) -> bool:

@@ -64,9 +64,9 @@ def set_state(tx: Transaction, hosts: t.Sequence[str], state: str, reason: str =
         raise errors.InvalidInput(reason="bootflow_host contains no host", remedy="Give a compute host.")
     c = compute_nodes.c
     if state == DELETED:  # only looked for
-        found = set(tx.execute(sa.select(c.host).where(bulk.among(tx, c.host, sorted(set(hosts))))).scalars())
-        _refuse_unknown(set(hosts) - found)
-        return [{"host": h, "what": "host", "from": h, "to": None} for h in sorted(found)]
+        known_hosts = set(tx.execute(sa.select(c.host).where(bulk.among(tx, c.host, sorted(set(hosts))))).scalars())
+        _refuse_unknown(set(hosts) - known_hosts)
+        return [{"host": h, "what": "host", "from": h, "to": None} for h in sorted(known_hosts)]
     column, value, reason_column = _COLUMNS[state]
     wanted = sorted(set(hosts))
     named = bulk.among(tx, c.host, wanted)

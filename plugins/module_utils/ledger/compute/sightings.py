@@ -79,9 +79,10 @@ def record(
         ~moved,
         ~sa.exists().where(c.host == host, c.instance_uuid == i.uuid),
     )
-    found = [str(uuid) for uuid in tx.execute(query).scalars()]
+    misplaced_uuids = [str(uuid) for uuid in tx.execute(query).scalars()]
     values = [
-        {"host": host, "instance_uuid": u, "power_state": seen[u], "reported_at": asked_at} for u in sorted(found)
+        {"host": host, "instance_uuid": u, "power_state": seen[u], "reported_at": asked_at}
+        for u in sorted(misplaced_uuids)
     ]
     bulk.insert(tx, sightings, values)
 
@@ -115,10 +116,10 @@ def elsewhere(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[Sight
         )
         .order_by(s.instance_uuid, s.host)
     )
-    found: dict[str, list[Sighting]] = {}
+    sightings_by_uuid: dict[str, list[Sighting]] = {}
     for row in tx.rows(query, Sighting):
-        found.setdefault(row.instance_uuid, []).append(row)
-    return found
+        sightings_by_uuid.setdefault(row.instance_uuid, []).append(row)
+    return sightings_by_uuid
 
 
 def forget(tx: Transaction, cleaned: Pairs) -> None:
@@ -126,10 +127,10 @@ def forget(tx: Transaction, cleaned: Pairs) -> None:
     if not cleaned:
         return
     s = sightings.c
-    there = tx.execute(
+    rows = tx.execute(
         sa.select(s.host, s.instance_uuid).where(bulk.among(tx, s.instance_uuid, sorted({u for _h, u in cleaned})))
     )
-    for host, uuid in [(r.host, r.instance_uuid) for r in there if (r.host, r.instance_uuid) in cleaned]:
+    for host, uuid in [(r.host, r.instance_uuid) for r in rows if (r.host, r.instance_uuid) in cleaned]:
         tx.execute(sightings.delete().where(s.host == host, s.instance_uuid == uuid))
 
 

@@ -33,11 +33,11 @@ def instance_views(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str
     groups = group_names(tx, {r.server_group_id for r in rows if r.server_group_id})
     shown = [_view(r, port_records[r.uuid], faults.get(r.uuid), tx.now) for r in rows]
     for view, row in zip(shown, rows):
-        its = allocations.get(row.uuid, {})
+        allocation = allocations.get(row.uuid, {})
         view["server_group"] = groups.get(row.server_group_id or "")
-        view["numa_topology"] = its.get("numa")
-        view["pci_devices"] = [d["address"] for d in its.get("pci", ())]
-        view["whole_disks"] = [d["path"] for d in its.get("disks", ())]
+        view["numa_topology"] = allocation.get("numa")
+        view["pci_devices"] = [d["address"] for d in allocation.get("pci", ())]
+        view["whole_disks"] = [d["path"] for d in allocation.get("disks", ())]
     return shown
 
 
@@ -93,10 +93,10 @@ def _prefix(cidr: str) -> int:
 
 def _addresses(port: PortRecord, network: Network) -> list[dict[str, t.Any]]:
     subnets = {s.id: s for s in network.subnets}
-    found = []
+    addresses = []
     for fixed in port.fixed_ips:
         subnet = subnets.get(fixed["subnet_id"])
-        found.append(
+        addresses.append(
             {
                 "ip_address": fixed["ip_address"],
                 "prefix": None if subnet is None else _prefix(subnet.cidr),
@@ -105,7 +105,7 @@ def _addresses(port: PortRecord, network: Network) -> list[dict[str, t.Any]]:
                 "mac_address": port.mac_address,
             }
         )
-    return found
+    return addresses
 
 
 def details(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any]]:
@@ -129,7 +129,7 @@ def details(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any
 def histories(tx: Transaction, rows: t.Sequence[InstanceRow]) -> list[dict[str, t.Any]]:
     """Return the history of each of these instances, live or deleted: see history.all_of(); and its moves."""
     uuids = [r.uuid for r in rows]
-    its, moved = history.all_of(tx, uuids), migrations(tx, uuids, precise=True)
+    records, moved = history.all_of(tx, uuids), migrations(tx, uuids, precise=True)
     return [
         {
             "name": row.display_name,
@@ -140,7 +140,7 @@ def histories(tx: Transaction, rows: t.Sequence[InstanceRow]) -> list[dict[str, 
             "task_state": row.task_state,
             "created_at": utc(row.created_at),
             "deleted_at": utc(row.deleted_at),
-            **its[row.uuid],
+            **records[row.uuid],
             "migrations": moved[row.uuid],
         }
         for row in rows
@@ -149,8 +149,13 @@ def histories(tx: Transaction, rows: t.Sequence[InstanceRow]) -> list[dict[str, 
 
 def migrations(tx: Transaction, uuids: t.Sequence[str], precise: bool = False) -> dict[str, list[dict[str, t.Any]]]:
     """uuid -> the moves of the instance, oldest first. :arg precise: times have milliseconds. source: Nova's os-migrations"""
-    found = moves.all_of(tx, uuids)
-    ids = {i for its in found.values() for m in its for i in (m.old_request_spec_id, m.new_request_spec_id)}
+    moves_by_uuid = moves.all_of(tx, uuids)
+    ids = {
+        i
+        for instance_moves in moves_by_uuid.values()
+        for m in instance_moves
+        for i in (m.old_request_spec_id, m.new_request_spec_id)
+    }
     flavors = {key: row.spec["flavor"]["name"] for key, row in requests.specs(tx, ids).items()}
     return {
         uuid: [
@@ -165,9 +170,9 @@ def migrations(tx: Transaction, uuids: t.Sequence[str], precise: bool = False) -
                 "updated_at": utc(m.updated_at, precise),
                 **_progress(m),
             }
-            for m in its
+            for m in instance_moves
         ]
-        for uuid, its in found.items()
+        for uuid, instance_moves in moves_by_uuid.items()
     }
 
 

@@ -112,19 +112,19 @@ _HOSTS = re.compile(r"^([^:]+://(?:[^/?@]*@)?)([^/?@]*,[^/?@]*)(/[^?]*)?(?:\?(.*
 
 def hosts_as_options(url: str) -> str:
     """The URL with a list of hosts (``a:5432,b:5432``), which SQLAlchemy does not read, as the options host and port of libpq."""
-    found = _HOSTS.match(url)
-    if not found:
+    match = _HOSTS.match(url)
+    if not match:
         return url
     hosts, ports = [], []
-    for each in found[2].split(","):
-        bracketed = re.fullmatch(r"\[(.*)\](?::(.*))?", each)
-        host, _colon, port = (bracketed[1], "", bracketed[2] or "") if bracketed else each.partition(":")
+    for address in match[2].split(","):
+        bracketed = re.fullmatch(r"\[(.*)\](?::(.*))?", address)
+        host, _colon, port = (bracketed[1], "", bracketed[2] or "") if bracketed else address.partition(":")
         hosts.append(host)
         ports.append(port)
     options = "host=" + urllib.parse.quote(",".join(hosts), safe=",:%")
     if any(ports):
         options += "&port=" + ",".join(ports)
-    return "%s%s?%s" % (found[1], found[3] or "", "&".join(filter(None, (options, found[4]))))
+    return "%s%s?%s" % (match[1], match[3] or "", "&".join(filter(None, (options, match[4]))))
 
 
 def shown(url: str) -> str:

@@ -95,13 +95,13 @@ def in_words(
     """The LedgerError for a DBAPIError; ``retryable`` if a repetition may succeed."""
     kind = kind_of(error)
     url = shown(address.url)
-    found = errors.LedgerError(
+    ledger_error = errors.LedgerError(
         url=url,
         reason=scrubbed(_first_line(error.orig), secrets),
         remedy=_remedy(address, kind, error.orig),
     )
-    found.retryable = kind in (Kind.CONFLICT, Kind.COLLISION, Kind.LOST, Kind.AWAY)
-    return found
+    ledger_error.retryable = kind in (Kind.CONFLICT, Kind.COLLISION, Kind.LOST, Kind.AWAY)
+    return ledger_error
 
 
 def outcome_unknown(address: LedgerAddress) -> errors.LedgerError:

@@ -68,10 +68,10 @@ def _driven(gen: t.Generator[int, int, t.Any], socket: int, limit: float) -> t.A
         awaited = next(gen)
         while True:
             poll.register(socket, (select.POLLIN if awaited & 1 else 0) | (select.POLLOUT if awaited & 2 else 0))
-            found = poll.poll(max(0.0, end - time.monotonic()) * 1000)
-            if not found:
+            events = poll.poll(max(0.0, end - time.monotonic()) * 1000)
+            if not events:
                 raise _NoAnswerError
-            event = found[0][1]
+            event = events[0][1]
             ready = (1 if event & select.POLLIN else 0) | (2 if event & select.POLLOUT else 0)
             awaited = gen.send(ready or awaited)  # of a broken connection it finds out by using it
     except StopIteration as e:

@@ -93,8 +93,8 @@ def keep_reserve(path: str) -> bool:
 
 
 def _room(path: str) -> int:
-    found = os.statvfs(os.path.dirname(path))
-    return found.f_bavail * found.f_frsize
+    file_system_stats = os.statvfs(os.path.dirname(path))
+    return file_system_stats.f_bavail * file_system_stats.f_frsize
 
 
 def make_folder(folder: str, mode: int = 0o711) -> None:
@@ -177,10 +177,10 @@ def _writable(path: str) -> bool:
 
 def refuse_network(url: str, path: str) -> None:
     """Raise LedgerError if ``path`` is on a file system shared between machines."""
-    found = file_system(path, MOUNTINFO)
-    if found is None:
+    mount_entry = file_system(path, MOUNTINFO)
+    if mount_entry is None:
         return
-    kind, mount = found
+    kind, mount = mount_entry
     if kind in NETWORK_FILE_SYSTEMS or (kind.startswith("fuse.") and kind[len("fuse.") :] in NETWORK_FUSE):
         raise errors.LedgerError(
             url=url,

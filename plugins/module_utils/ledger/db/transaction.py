@@ -116,16 +116,16 @@ class Transaction:
 
     def _in_its_form(self, error: Exception, text: str, values: t.Any) -> sa.exc.DBAPIError:
         """Return the driver's error in the form of SQLAlchemy's own statements. Gives up a lost connection, and idle ones."""
-        lost = self.dialect.is_disconnect(t.cast(t.Any, error), self._driver_connection(), None)
-        lost = lost or is_of_standby(error, self._driver_connection())
+        disconnected = self.dialect.is_disconnect(t.cast(t.Any, error), self._driver_connection(), None)
+        disconnected = disconnected or is_of_standby(error, self._driver_connection())
         base = t.cast("type[Exception]", t.cast(t.Any, self.dialect.dbapi).Error)
-        found = sa.exc.DBAPIError.instance(
-            text, values, error, base, hide_parameters=True, connection_invalidated=lost, dialect=self.dialect
+        dbapi_error = sa.exc.DBAPIError.instance(
+            text, values, error, base, hide_parameters=True, connection_invalidated=disconnected, dialect=self.dialect
         )
-        if lost:
+        if disconnected:
             self.connection.invalidate(error)
             self.connection.engine.dispose()
-        return t.cast("sa.exc.DBAPIError", found)
+        return t.cast("sa.exc.DBAPIError", dbapi_error)
 
     def _driver_connection(self) -> t.Any:
         return self.connection.connection.driver_connection

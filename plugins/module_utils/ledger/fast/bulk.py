@@ -41,8 +41,8 @@ def among_named(database: DatabaseKind, column: sa.Column[t.Any], name: str) -> 
 
 def listed(tx: Transaction, column: sa.Column[t.Any], values: t.Iterable[t.Any]) -> str:
     """Values for the parameter of among_named()."""
-    found = list(values)
-    return _array_text(column.type, found) if tx.database_kind.takes_arrays else json.dumps(found)
+    listed_values = list(values)
+    return _array_text(column.type, listed_values) if tx.database_kind.takes_arrays else json.dumps(listed_values)
 
 
 def any_among(tx: Transaction, table: sa.Table, wanted: t.Mapping[str, t.Iterable[t.Any]]) -> sa.ColumnElement[bool]:
@@ -51,8 +51,8 @@ def any_among(tx: Transaction, table: sa.Table, wanted: t.Mapping[str, t.Iterabl
     Each column's index is used; for OR PostgreSQL would need bitmaps, which engine.PLANNER turns off.
     """
     these = table.alias("these")
-    each = [sa.select(these.c.id).where(among(tx, these.c[name], values)) for name, values in wanted.items()]
-    return table.c.id.in_(sa.union_all(*each))
+    selects = [sa.select(these.c.id).where(among(tx, these.c[name], values)) for name, values in wanted.items()]
+    return table.c.id.in_(sa.union_all(*selects))
 
 
 def _among(
@@ -98,7 +98,7 @@ def insert(tx: Transaction, table: sa.Table, rows: Rows, if_new: bool = False) -
         return
     tx.inserted[table.name] = tx.inserted.get(table.name, 0) + len(rows)
     if len(rows) == 1:  # separate values cost the driver less than as many arrays of one
-        first = {n: its[0] for n, its in _values(table, names, rows).items()}
+        first = {n: column_values[0] for n, column_values in _values(table, names, rows).items()}
         _send(tx, Part(_insert_text(table, names, if_new, True), first))
         return
     _send(tx, Part(_insert_text(table, names, if_new, False), _columns(table, names, rows)))
@@ -137,7 +137,9 @@ def update(tx: Transaction, table: sa.Table, key: str, rows: Rows, add: t.Collec
     one = len(rows) == 1  # which PostgreSQL parses and plans in half the time without a join
     text = _update_text(table, key, names, frozenset(add), one)
     if one:
-        return _send(tx, Part(text, {n: its[0] for n, its in _values(table, everything, rows).items()}))
+        return _send(
+            tx, Part(text, {n: column_values[0] for n, column_values in _values(table, everything, rows).items()})
+        )
     return _send(tx, Part(text, _columns(table, everything, rows)))
 
 
@@ -205,8 +207,8 @@ def _send(tx: Transaction, part: Part) -> int:
 def _send_each(tx: Transaction, text: str, table: sa.Table, names: t.Sequence[str], rows: Rows) -> int:
     """Run a statement of sqlite for each row. Returns the number of written rows."""
     columns = _values(table, names, rows)
-    each = list(zip(*(columns[n] for n in names)))
-    return int(tx.connection.exec_driver_sql(text, each if len(each) > 1 else each[0]).rowcount)
+    parameters = list(zip(*(columns[n] for n in names)))
+    return int(tx.connection.exec_driver_sql(text, parameters if len(parameters) > 1 else parameters[0]).rowcount)
 
 
 def _parameter(name: str) -> str:
@@ -231,7 +233,7 @@ def _cast(column: sa.Column[t.Any], expression: str) -> str:
 def _columns(table: sa.Table, names: t.Sequence[str], rows: Rows) -> dict[str, str]:
     """Each column as an array."""
     kinds = _kinds(table)
-    return {n: _array_text(kinds[n], its) for n, its in _values(table, names, rows).items()}
+    return {n: _array_text(kinds[n], column_values) for n, column_values in _values(table, names, rows).items()}
 
 
 @functools.cache
@@ -261,12 +263,12 @@ def _escaped(value: str) -> str:
 
 
 def _values(table: sa.Table, names: t.Sequence[str], rows: Rows) -> dict[str, list[t.Any]]:
-    found = {}
+    values_by_name = {}
     documents = _documents(table)
     for name in names:
         values = [row[name] for row in rows]
-        found[name] = _as_json(values, documents[name]) if name in documents else values
-    return found
+        values_by_name[name] = _as_json(values, documents[name]) if name in documents else values
+    return values_by_name
 
 
 @functools.cache
@@ -278,12 +280,12 @@ def _documents(table: sa.Table) -> dict[str, bool]:
 def _as_json(values: t.Sequence[t.Any], nullable: bool) -> list[str | None]:
     """Many rows have the same object, which is written once."""
     texts_: dict[int, str | None] = {}
-    found = []
+    encoded_values = []
     for value in values:
         if id(value) not in texts_:
             texts_[id(value)] = None if value is None and nullable else _encode(value)
-        found.append(texts_[id(value)])
-    return found
+        encoded_values.append(texts_[id(value)])
+    return encoded_values
 
 
 _encode = json.JSONEncoder().encode

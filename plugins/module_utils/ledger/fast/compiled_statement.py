@@ -46,8 +46,8 @@ class CompiledStatement:
         """The rows of a select by the names of their columns, which ``kind`` declares for mypy; see Transaction.rows()."""
         if not tx.database_kind.takes_driver_text:
             return tx.rows(self.statement, kind, dict(values))
-        found = self.tuples(tx, values)
-        return list(map(t.cast(_Compiled, self._compiled).make_row, found))
+        value_rows = self.tuples(tx, values)
+        return list(map(t.cast(_Compiled, self._compiled).make_row, value_rows))
 
     def write(self, tx: Transaction, values: t.Mapping[str, t.Any]) -> int:
         """Run a statement without rows. Returns the number of rows that it wrote."""

@@ -96,6 +96,6 @@ def _go_on(cursor: t.Any, place: int, number: int) -> int:
     if hasattr(cursor, "set_result"):  # psycopg 3.3
         cursor.set_result(number)
     else:
-        for _each in range(number - place):
+        for _step in range(number - place):
             cursor.nextset()
     return number

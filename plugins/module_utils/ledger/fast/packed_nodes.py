@@ -104,18 +104,18 @@ class Packed:
         """A number of each row as an array, of None where it is NULL; or a text of each."""
         if name in self.texts:
             return self.texts[name]
-        found = self._numbers[name]
-        if found.dtype == np.bool_:
-            return found
-        if found.dtype == np.dtype(">f8"):
-            found = found.astype(np.float64)
-            missing = np.isnan(found) if name in NULLABLE else None
+        numbers = self._numbers[name]
+        if numbers.dtype == np.bool_:
+            return numbers
+        if numbers.dtype == np.dtype(">f8"):
+            numbers = numbers.astype(np.float64)
+            missing = np.isnan(numbers) if name in NULLABLE else None
         else:
-            found = found.astype(np.int64)
-            missing = found == NULL if name in NULLABLE else None
+            numbers = numbers.astype(np.int64)
+            missing = numbers == NULL if name in NULLABLE else None
         if missing is not None and missing.any():
-            return [None if none else value for value, none in zip(found.tolist(), missing)]
-        return found
+            return [None if none else value for value, none in zip(numbers.tolist(), missing)]
+        return numbers
 
     @property
     def with_devices(self) -> bool:
@@ -133,20 +133,22 @@ class Packed:
         else:
             wanted = list(map(configurations.get, hosts))
         ids = list(map(id, wanted))
-        its = {key: wanted[ids.index(key)] for key in set(ids)}  # the different ones: many hosts share the object
-        strangers = its.pop(id(None), its) is None
-        if not its or len(its) > KINDS:
+        distinct_settings = {
+            key: wanted[ids.index(key)] for key in set(ids)
+        }  # the different ones: many hosts share the object
+        strangers = distinct_settings.pop(id(None), distinct_settings) is None
+        if not distinct_settings or len(distinct_settings) > KINDS:
             return False
-        return all(self._agrees(name, its, ids, strangers) for name in names)
+        return all(self._agrees(name, distinct_settings, ids, strangers) for name in names)
 
     def _agrees(
-        self, name: str, its: t.Mapping[int, t.Mapping[str, t.Any]], ids: t.Sequence[int], strangers: bool
+        self, name: str, distinct_settings: t.Mapping[int, t.Mapping[str, t.Any]], ids: t.Sequence[int], strangers: bool
     ) -> bool:
         """Whether this setting of each row is that of its host's settings, if they have it.
 
         :arg ids: of the settings, by row. :arg strangers: whether some rows have none.
         """
-        values = {key: one[name] for key, one in its.items() if name in one}
+        values = {key: one[name] for key, one in distinct_settings.items() if name in one}
         if not values:
             return True
         if name == "disabled_reason" and not any(values.values()) and not self._numbers["with_reason"].any():
@@ -155,7 +157,7 @@ class Packed:
             wanted, column = list(map(values.get, ids)), list(self.texts[name])
             return wanted == column or all(w is None or w == its_own for w, its_own in zip(wanted, column))
         numbers = self._numbers[_OTHER_NAMES.get(name, name)]
-        if not strangers and len(values) == len(its) and len(set(values.values())) == 1:
+        if not strangers and len(values) == len(distinct_settings) and len(set(values.values())) == 1:
             return bool(np.all(numbers == next(iter(values.values()))))
         of_rows = np.array(ids)
         return all(np.all(numbers[of_rows == key] == value) for key, value in values.items())
@@ -179,7 +181,7 @@ def _of_postgresql(tx: Transaction) -> Packed:
         rows,
         of_texts,
         dict(zip(busy, counts) if len(busy) == len(counts) else tx.fetch(BUSY_HOSTS)),
-        {int(key): its for key, its in (profiles or {}).items()},
+        {int(key): profile for key, profile in (profiles or {}).items()},
     )
 
 
@@ -223,10 +225,10 @@ def _texts(names: str | None, texts: str | None, count: int) -> dict[str, t.Any]
     if any(len(column) != count for column in of_names) or _parts(texts) != count * len(TEXTS):
         return None
     made = functools.cache(lambda: _columns(texts, len(TEXTS)))
-    found: dict[str, t.Any] = dict(zip(NAMES, of_names))
+    columns: dict[str, t.Any] = dict(zip(NAMES, of_names))
     for number, name in enumerate(TEXTS):
-        found[name] = Later(count, lambda number=number: made()[number])  # type: ignore[misc]
-    return found
+        columns[name] = Later(count, lambda number=number: made()[number])  # type: ignore[misc]
+    return columns
 
 
 def _parts(joined: str | None) -> int:

@@ -35,10 +35,10 @@ def hosts_with_other_settings(
         return set()
     compared = [settings for settings, _hosts in kinds[:KINDS]]
     statement = _statement(tx.database_kind, _columns_of(compared, names), len(kinds) == 1)
-    found: set[str] = set()
+    differing_hosts: set[str] = set()
     for kind, hosts in statement.tuples(tx, _values_of(compared, names)):
-        found.update(set(bulk.texts(hosts)) - kinds[kind][1] if kind >= 0 else bulk.texts(hosts))
-    return found & configurations.keys()
+        differing_hosts.update(set(bulk.texts(hosts)) - kinds[kind][1] if kind >= 0 else bulk.texts(hosts))
+    return differing_hosts & configurations.keys()
 
 
 def _kinds_of(

@@ -101,11 +101,11 @@ def check_complete(tx: Transaction, url: str = "") -> bool:
 
     Returns whether it also has the tables that are not the ledger's own: upgrade() makes the missing ones.
     """
-    there = set(sa.inspect(tx.connection).get_table_names())
-    missing = sorted(set(metadata.tables) - there)
+    present_tables = set(sa.inspect(tx.connection).get_table_names())
+    missing = sorted(set(metadata.tables) - present_tables)
     if missing and current_revision(tx) == HEAD:
         raise _half(url, "table %s" % ", ".join(missing))
-    return there.issuperset(commits.metadata.tables)
+    return present_tables.issuperset(commits.metadata.tables)
 
 
 def upgrade(tx: Transaction, url: str = "") -> list[str]:

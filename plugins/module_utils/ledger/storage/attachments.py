@@ -146,20 +146,20 @@ def _locked(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[Attach
 
 def of_instances(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, list[Attachment]]:
     """uuid -> its own live attachments by mountpoint; instances without any are left out."""
-    found: dict[str, list[Attachment]] = {}
+    attachments: dict[str, list[Attachment]] = {}
     for row in select(tx, instance_uuids=uuids, beside=False):
-        found.setdefault(row.instance_uuid, []).append(row)
-    for rows in found.values():
+        attachments.setdefault(row.instance_uuid, []).append(row)
+    for rows in attachments.values():
         rows.sort(key=lambda r: (len(r.mountpoint or ""), r.mountpoint or "", r.id))
-    return found
+    return attachments
 
 
 def of_volumes(tx: Transaction, volume_ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
     """volume id -> its live attachments."""
-    found: dict[str, list[Attachment]] = {}
+    attachments: dict[str, list[Attachment]] = {}
     for row in select(tx, volume_ids=volume_ids):
-        found.setdefault(row.volume_id, []).append(row)
-    return found
+        attachments.setdefault(row.volume_id, []).append(row)
+    return attachments
 
 
 def volumes_of(tx: Transaction, rows: t.Iterable[Attachment]) -> dict[str, VolumeRow]:
@@ -188,14 +188,14 @@ def check_not_locked(tx: Transaction, volume: VolumeRow, rows: t.Sequence[Attach
 
 def zones_of(tx: Transaction, instance_uuids: t.Iterable[str]) -> dict[str, str | None]:
     """uuid -> the zone of its volumes, if one is already on a backend."""
-    found: dict[str, str | None] = {}
+    zones: dict[str, str | None] = {}
     attached_to = of_instances(tx, instance_uuids)
     known = volumes_of(tx, [r for rows in attached_to.values() for r in rows])
     for uuid, rows in attached_to.items():
         placed = [known[r.volume_id] for r in rows if r.volume_id in known and known[r.volume_id].pool_host]
         if placed:
-            found[uuid] = placed[0].availability_zone
-    return found
+            zones[uuid] = placed[0].availability_zone
+    return zones
 
 
 def storage_hosts(tx: Transaction, instance_uuids: t.Sequence[str]) -> list[str]:
@@ -206,8 +206,8 @@ def storage_hosts(tx: Transaction, instance_uuids: t.Sequence[str]) -> list[str]
         .where(bulk.among(tx, _a.instance_uuid, instance_uuids), _a.deleted == LIVE, _v.pool_host.is_not(None))
         .distinct()
     )
-    found = tx.execute(query).scalars() if instance_uuids else ()
-    return sorted({extract_host(pool_host, "host") for pool_host in found})
+    pool_hosts = tx.execute(query).scalars() if instance_uuids else ()
+    return sorted({extract_host(pool_host, "host") for pool_host in pool_hosts})
 
 
 def last_fault(tx: Transaction, volume_ids: t.Sequence[str]) -> LastFault | None:
@@ -244,7 +244,10 @@ def apply(
         written.append({"id": row.id, **event.after(row.state, row.id)._asdict(), **values, **ended})
     unchanged = set(State._fields) - {part for rule in event.rules for part in rule.to}
     bulk.update(
-        tx, volume_attachments, "id", [{n: v for n, v in each_.items() if n not in unchanged} for each_ in written]
+        tx,
+        volume_attachments,
+        "id",
+        [{n: v for n, v in values_of_row.items() if n not in unchanged} for values_of_row in written],
     )
     return [row._replace(**values) for row, values in zip(rows, written)]
 
@@ -256,32 +259,32 @@ def reserve(tx: Transaction, reservations: t.Sequence[Reservation]) -> list[str]
     now = tx.now
     reserved = attachment.RESERVE.after(None)
     ready = attachment.VOLUME_READY.after(reserved)
-    ids = [tx.new_id() for _each in reservations]
+    ids = [tx.new_id() for _reservation in reservations]
     rows = [
         Attachment(
             id=own_id,
-            volume_id=each.volume_id,
-            instance_uuid=each.instance_uuid,
-            attach_mode=each.mode,
-            mountpoint=each.mountpoint,
-            delete_on_termination=each.delete_on_termination,
+            volume_id=reservation.volume_id,
+            instance_uuid=reservation.instance_uuid,
+            attach_mode=reservation.mode,
+            mountpoint=reservation.mountpoint,
+            delete_on_termination=reservation.delete_on_termination,
             attached_host=None,
             connector=None,
             initiator=None,
-            storage_host=each.storage_host,
+            storage_host=reservation.storage_host,
             iqn=None,
             lun=None,
             portals=None,
             device_path=None,
             rescan=False,
-            beside=own_id if each.beside else OWN,
+            beside=own_id if reservation.beside else OWN,
             run_id=tx.run.id,
             created_at=now,
             attached_at=None,
             deleted=LIVE,
-            **(ready if each.ready else reserved)._asdict(),
+            **(ready if reservation.ready else reserved)._asdict(),
         )
-        for own_id, each in zip(ids, reservations)
+        for own_id, reservation in zip(ids, reservations)
     ]
     tx.execute(volume_attachments.insert(), [r._asdict() for r in rows])
     details = [(r.volume_id, {"instance_uuid": r.instance_uuid}) for r in rows]
@@ -325,8 +328,8 @@ def hosts_to_export(tx: Transaction) -> set[str]:
 
 def to_export(tx: Transaction, host: str) -> list[Attachment]:
     """Attachments that storage host ``host`` has to export for this run, locked."""
-    here = _v.pool_host.startswith(host + "@", autoescape=True)
-    return _locked(tx, *_wanted(tx), _a.volume_id.in_(sa.select(_v.id).where(_exportable(), here)))
+    on_host = _v.pool_host.startswith(host + "@", autoescape=True)
+    return _locked(tx, *_wanted(tx), _a.volume_id.in_(sa.select(_v.id).where(_exportable(), on_host)))
 
 
 def _wanted(tx: Transaction) -> tuple[sa.ColumnElement[bool], ...]:
@@ -374,11 +377,11 @@ def _free(tx: Transaction, rows: t.Sequence[OwnedRow]) -> list[OwnedRow]:
 
 def exported_of(tx: Transaction, volume_ids: t.Iterable[str]) -> dict[str, list[Attachment]]:
     """volume id -> the attachments that its target admits, or may admit."""
-    found: dict[str, list[Attachment]] = {}
-    mine = bulk.among(tx, _a.volume_id, sorted(set(volume_ids)))
-    for row in _select(tx, _a.deleted == LIVE, mine, _a.export.in_((BEGUN, DONE))):
-        found.setdefault(row.volume_id, []).append(row)
-    return found
+    attachments: dict[str, list[Attachment]] = {}
+    exported_volumes = bulk.among(tx, _a.volume_id, sorted(set(volume_ids)))
+    for row in _select(tx, _a.deleted == LIVE, exported_volumes, _a.export.in_((BEGUN, DONE))):
+        attachments.setdefault(row.volume_id, []).append(row)
+    return attachments
 
 
 # --- compute hosts ---------------------------------------------------------------------------------------------------
@@ -447,8 +450,8 @@ def mark_grown(tx: Transaction, volume_ids: t.Sequence[str]) -> None:
     if not volume_ids:
         return
     connected = sa.or_(_a.attach_status == states.ATTACHED, sa.and_(_a.beside != OWN, _a.connection != NONE))
-    mine = (bulk.among(tx, _a.volume_id, volume_ids), _a.deleted == LIVE, connected)
-    tx.execute(volume_attachments.update().where(*mine).values(rescan=True))
+    connected_attachments = (bulk.among(tx, _a.volume_id, volume_ids), _a.deleted == LIVE, connected)
+    tx.execute(volume_attachments.update().where(*connected_attachments).values(rescan=True))
 
 
 def to_rescan(tx: Transaction, host: str) -> list[Attachment]:
@@ -504,8 +507,8 @@ def stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[Attachm
             bulk.any_among(tx, volumes_table, {"id": named, "name": named}),
         )
     )
-    found = _free(tx, list(tx.execute(query))) if named else []
-    before = {r.id: r.run_id for r in found}
+    stale_rows = _free(tx, list(tx.execute(query))) if named else []
+    before = {r.id: r.run_id for r in stale_rows}
     return [r for r in select(tx, ids=before, lock=True) if r.run_id == before[r.id]] if before else []
 
 

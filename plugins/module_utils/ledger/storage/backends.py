@@ -150,7 +150,7 @@ def record_report(tx: Transaction, host: str, reports: t.Sequence[BackendReport]
         pool_host = pool_host_of(host, report.backend, report.pool)
         if report.capacity is not None and report.error is None:
             if record_capacity(tx, pool_host, report.capacity):
-                _settle(tx, [r for r in unsettled if r.pool_host == pool_host], report.capacity)
+                _mark_reported(tx, [r for r in unsettled if r.pool_host == pool_host], report.capacity)
         elif report.error is not None:
             record_error(tx, pool_host, report.error)
 
@@ -216,10 +216,10 @@ def _unsettled(tx: Transaction, pool_hosts: t.Sequence[str]) -> list[_Unsettled]
     return tx.rows(query.order_by(c.id).with_for_update(), _Unsettled)
 
 
-def _settle(tx: Transaction, rows: t.Sequence[_Unsettled], capacity: t.Mapping[str, t.Any]) -> None:
+def _mark_reported(tx: Transaction, rows: t.Sequence[_Unsettled], capacity: t.Mapping[str, t.Any]) -> None:
     """Mark volumes as included in the capacity if their logical volumes are in this report."""
-    there = {v["id"]: v.get("size", 0) for v in capacity.get("volumes") or ()}
-    seen = [r.id for r in rows if there.get(r.id, -1) >= r.size * GIB]
+    reported_sizes = {v["id"]: v.get("size", 0) for v in capacity.get("volumes") or ()}
+    seen = [r.id for r in rows if reported_sizes.get(r.id, -1) >= r.size * GIB]
     if seen:
         tx.execute(volumes.update().where(bulk.among(tx, volumes.c.id, seen)).values(pending_gb=0))
 
@@ -289,14 +289,14 @@ def promised(tx: Transaction) -> dict[str, Promised]:
     SELECT pool_host, sum(coalesce(new_size, size)), sum(pending_gb), count(*) FROM volumes WHERE it is alive
     GROUP BY pool_host, and the sums of pending_gb of the snapshots of these volumes, and of pending cleanups
     """
-    found: dict[str, Promised] = {}
+    promised_by_pool: dict[str, Promised] = {}
     v, s, r = volumes.c, volume_snapshots.c, volume_cleanups.c
     live = (v.deleted == "", v.pool_host.is_not(None))
     query = sa.select(
         v.pool_host, sa.func.sum(sa.func.coalesce(v.new_size, v.size)), sa.func.sum(v.pending_gb), sa.func.count()
     )
     for pool_host, allocated, pending, count in tx.execute(query.where(*live).group_by(v.pool_host)):
-        found[pool_host] = Promised(int(allocated), int(pending), int(count))
+        promised_by_pool[pool_host] = Promised(int(allocated), int(pending), int(count))
     of_snapshots = (
         sa.select(v.pool_host, sa.func.sum(s.pending_gb))
         .join(volumes, v.id == s.volume_id)
@@ -306,8 +306,8 @@ def promised(tx: Transaction) -> dict[str, Promised]:
     of_cleanups = sa.select(r.pool_host, sa.func.sum(r.pending_gb)).where(r.pending_gb != 0).group_by(r.pool_host)
     for more in (of_snapshots, of_cleanups):
         for pool_host, pending in tx.execute(more):
-            found.setdefault(pool_host, Promised()).pending += int(pending)
-    return found
+            promised_by_pool.setdefault(pool_host, Promised()).pending += int(pending)
+    return promised_by_pool
 
 
 def pool_states(tx: Transaction, lock: bool = False) -> list[PoolState]:
@@ -316,8 +316,8 @@ def pool_states(tx: Transaction, lock: bool = False) -> list[PoolState]:
     :arg lock: lock the rows until the transaction ends (after volumes, before nodes).
     """
     rows = rows_of(tx, lock=lock)
-    taken = promised(tx)  # after the lock, so that it includes what others placed
-    return [_state(row, taken.get(row.pool_host, Promised())) for row in rows]
+    promised_by_pool = promised(tx)  # after the lock, so that it includes what others placed
+    return [_state(row, promised_by_pool.get(row.pool_host, Promised())) for row in rows]
 
 
 def is_thin(tx: Transaction, pool_host: str) -> bool:
@@ -326,19 +326,19 @@ def is_thin(tx: Transaction, pool_host: str) -> bool:
     return row is not None and _is_thin(row, reported(row))
 
 
-def _is_thin(row: BackendRow, found: Reported) -> bool:
-    return bool(found.report.get("thin_provisioning_support", row.configuration.get("provisioning") == THIN))
+def _is_thin(row: BackendRow, report: Reported) -> bool:
+    return bool(report.report.get("thin_provisioning_support", row.configuration.get("provisioning") == THIN))
 
 
-def _state(row: BackendRow, taken: Promised) -> PoolState:
-    configuration, found = row.configuration, reported(row)
-    thin = _is_thin(row, found)
+def _state(row: BackendRow, promises: Promised) -> PoolState:
+    configuration, report = row.configuration, reported(row)
+    thin = _is_thin(row, report)
     return PoolState(
         host=row.pool_host,
-        total_capacity_gb=found.total_gb or 0,
-        free_capacity_gb=None if found.free_gb is None else round(found.free_gb - taken.pending, 2),
-        allocated_capacity_gb=taken.allocated,
-        provisioned_capacity_gb=round((found.provisioned_gb or 0) + taken.pending, 2),
+        total_capacity_gb=report.total_gb or 0,
+        free_capacity_gb=None if report.free_gb is None else round(report.free_gb - promises.pending, 2),
+        allocated_capacity_gb=promises.allocated,
+        provisioned_capacity_gb=round((report.provisioned_gb or 0) + promises.pending, 2),
         max_over_subscription_ratio=configuration.get("max_over_subscription_ratio"),
         reserved_percentage=configuration.get("reserved_percentage") or 0,
         thin_provisioning_support=thin,
@@ -347,12 +347,12 @@ def _state(row: BackendRow, taken: Promised) -> PoolState:
         medium=configuration.get("medium") or "",
         volume_backend_name=row.pool,
         multiattach=True,  # both kinds of target admit several initiators, each with its own credentials
-        volume_count=taken.volumes,
+        volume_count=promises.volumes,
         capabilities=dict(configuration.get("capabilities") or {}),
         disabled=row.disabled,
         frozen=row.frozen,
         updated_at=row.reported_at,
-        not_ready=found.error["message"] if found.error else "",
+        not_ready=report.error["message"] if report.error else "",
     )
 
 

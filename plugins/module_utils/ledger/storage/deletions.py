@@ -23,9 +23,13 @@ from .volumes import PlacedVolume, VolumeRow
 
 def readers(tx: Transaction, ids: t.Collection[str], of_volumes: t.Iterable[SnapshotRow]) -> dict[str, str]:
     """Id of a volume -> name of another that is being created from it, or from a snapshot of it. :arg of_volumes: their snapshots"""
-    of = {s.id: s.volume_id for s in of_volumes}
-    found = volumes.being_created_from(tx, ids, of)
-    return {source or of[str(snapshot)]: name for reader, name, source, snapshot in found if reader not in set(ids)}
+    volume_of_snapshot = {s.id: s.volume_id for s in of_volumes}
+    reader_rows = volumes.being_created_from(tx, ids, volume_of_snapshot)
+    return {
+        source or volume_of_snapshot[str(snapshot)]: name
+        for reader, name, source, snapshot in reader_rows
+        if reader not in set(ids)
+    }
 
 
 def needed(tx: Transaction, ids: t.Collection[str]) -> dict[str, errors.VolumeIsBusy]:
@@ -33,7 +37,7 @@ def needed(tx: Transaction, ids: t.Collection[str]) -> dict[str, errors.VolumeIs
     if not ids:
         return {}
     of_volumes = snapshots.select(tx, volume_ids=ids)
-    found = {
+    busy_errors = {
         i: errors.VolumeIsBusy(
             message="deleting volume %s that volume %s is being made from" % (i, name),
             remedy="Delete it once that volume has been created.",
@@ -41,12 +45,12 @@ def needed(tx: Transaction, ids: t.Collection[str]) -> dict[str, errors.VolumeIs
         for i, name in readers(tx, ids, of_volumes).items()
     }
     names: dict[str, list[str]] = {}
-    for each in of_volumes:
-        names.setdefault(each.volume_id, []).append(each.name or each.id)
-    for volume_id, its in names.items():
-        message = "deleting volume %s that has snapshot (%s)" % (volume_id, ", ".join(sorted(its)))
-        found[volume_id] = errors.VolumeIsBusy(message=message)
-    return found
+    for snapshot in of_volumes:
+        names.setdefault(snapshot.volume_id, []).append(snapshot.name or snapshot.id)
+    for volume_id, snapshot_names in names.items():
+        message = "deleting volume %s that has snapshot (%s)" % (volume_id, ", ".join(sorted(snapshot_names)))
+        busy_errors[volume_id] = errors.VolumeIsBusy(message=message)
+    return busy_errors
 
 
 def delete(tx: Transaction, ids: t.Iterable[str]) -> None:

@@ -56,15 +56,15 @@ def add(tx: Transaction, cleanups: t.Sequence[PendingCleanup]) -> None:
     """Enter these, each pool and item once; an existing row is updated and released."""
     if not cleanups:
         return
-    there = _ids(tx, [(r.pool_host, r.item_id) for r in cleanups])
+    row_ids = _ids(tx, [(r.pool_host, r.item_id) for r in cleanups])
     old, new = [], []
-    for each in cleanups:
-        values = {"reason": each.reason[:2000], "pending_gb": each.pending_gb, "run_id": None}
-        if (each.pool_host, each.item_id) in there:
-            old.append({"id": there[each.pool_host, each.item_id], **values})
+    for cleanup in cleanups:
+        values = {"reason": cleanup.reason[:2000], "pending_gb": cleanup.pending_gb, "run_id": None}
+        if (cleanup.pool_host, cleanup.item_id) in row_ids:
+            old.append({"id": row_ids[cleanup.pool_host, cleanup.item_id], **values})
         else:
-            named = {"pool_host": each.pool_host, "kind": each.kind, "item_id": each.item_id}
-            new.append({**named, "volume_id": each.volume_id or each.item_id, "created_at": tx.now, **values})
+            named = {"pool_host": cleanup.pool_host, "kind": cleanup.kind, "item_id": cleanup.item_id}
+            new.append({**named, "volume_id": cleanup.volume_id or cleanup.item_id, "created_at": tx.now, **values})
     bulk.update(tx, table, "id", old)
     if new:
         tx.execute(table.insert(), new)
@@ -97,9 +97,9 @@ def take(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[PendingCleanupRow
 
 def done(tx: Transaction, items: t.Collection[tuple[str, str]]) -> None:
     """End the cleanup of each (pool_host, item id), which was removed or is created there again."""
-    there = _ids(tx, set(items))
-    if there:
-        tx.execute(table.delete().where(bulk.among(tx, _c.id, sorted(there.values()))))
+    row_ids = _ids(tx, set(items))
+    if row_ids:
+        tx.execute(table.delete().where(bulk.among(tx, _c.id, sorted(row_ids.values()))))
 
 
 def being_removed(tx: Transaction, item_ids: t.Iterable[str]) -> set[tuple[str, str]]:

@@ -88,10 +88,10 @@ def select(
 def find(tx: Transaction, words: t.Sequence[str], project: str | None) -> dict[str, SnapshotRow]:
     """Word -> the live snapshot of that id (capitals or not), else of that name; words without a snapshot are left out."""
     rows = volumes.by_word(tx, table, SnapshotRow, words, project)
-    found = {r.name: r for r in rows if r.name is not None and r.name in words}
+    snapshots_by_word = {r.name: r for r in rows if r.name is not None and r.name in words}
     by_id = {r.id: r for r in rows}
-    found.update({w: by_id[canonical(w)] for w in words if canonical(w) in by_id})
-    return found
+    snapshots_by_word.update({w: by_id[canonical(w)] for w in words if canonical(w) in by_id})
+    return snapshots_by_word
 
 
 def with_deleted(tx: Transaction, ids: t.Iterable[str]) -> list[SnapshotRow]:
@@ -121,12 +121,12 @@ def located(tx: Transaction, ids: t.Iterable[str], volume_ids: t.Iterable[str] =
     query = sa.select(*(columns[name] for name in SnapshotPlace.__annotations__)).join(
         volumes_table, _v.id == _s.volume_id
     )
-    found = {r.id: r for r in tx.rows(query.where(bulk.among(tx, _s.id, sorted(set(ids)))), SnapshotPlace)}
+    places = {r.id: r for r in tx.rows(query.where(bulk.among(tx, _s.id, sorted(set(ids)))), SnapshotPlace)}
     of_volumes = sorted(set(volume_ids))
     if of_volumes:
-        here = query.where(_s.deleted == LIVE, bulk.among(tx, _s.volume_id, of_volumes))
-        found.update({r.id: r for r in tx.rows(here, SnapshotPlace)})
-    return [found[i] for i in sorted(found)]
+        live_places = query.where(_s.deleted == LIVE, bulk.among(tx, _s.volume_id, of_volumes))
+        places.update({r.id: r for r in tx.rows(live_places, SnapshotPlace)})
+    return [places[i] for i in sorted(places)]
 
 
 def at_work_in(tx: Transaction, pool_hosts: t.Iterable[str], lock: bool) -> list[tuple[SnapshotRow, PlacedVolume]]:
@@ -134,15 +134,17 @@ def at_work_in(tx: Transaction, pool_hosts: t.Iterable[str], lock: bool) -> list
     wanted = set(pool_hosts)
     # SELECT s.id, s.volume_id FROM volumes v JOIN volume_snapshots s ON v.id = s.volume_id
     # WHERE s is alive and busy AND s.run_id = :run AND v.pool_host IN (:pools)
-    mine = (_s.run_id == tx.run.id, _s.deleted == LIVE, _s.status.in_(BUSY))
-    here = sa.select(_s.id, _s.volume_id).join(volumes_table, _v.id == _s.volume_id)
-    found = list(tx.execute(here.where(*mine, bulk.among(tx, _v.pool_host, sorted(wanted)))))
-    if not found:
+    work_conditions = (_s.run_id == tx.run.id, _s.deleted == LIVE, _s.status.in_(BUSY))
+    join_query = sa.select(_s.id, _s.volume_id).join(volumes_table, _v.id == _s.volume_id)
+    snapshot_ids = list(tx.execute(join_query.where(*work_conditions, bulk.among(tx, _v.pool_host, sorted(wanted)))))
+    if not snapshot_ids:
         return []
-    ids = {r.volume_id for r in found}
-    of = {v.id: v for v in volumes.select(tx, ids=ids, lock=lock) if volumes.is_placed(v) and v.pool_host in wanted}
-    rows = select(tx, ids=[r.id for r in found], run_id=tx.run.id, statuses=BUSY, lock=lock)
-    return [(r, of[r.volume_id]) for r in rows if r.volume_id in of]
+    ids = {r.volume_id for r in snapshot_ids}
+    placed_volumes = {
+        v.id: v for v in volumes.select(tx, ids=ids, lock=lock) if volumes.is_placed(v) and v.pool_host in wanted
+    }
+    rows = select(tx, ids=[r.id for r in snapshot_ids], run_id=tx.run.id, statuses=BUSY, lock=lock)
+    return [(r, placed_volumes[r.volume_id]) for r in rows if r.volume_id in placed_volumes]
 
 
 def pool_hosts_at_work(tx: Transaction) -> set[str]:

@@ -107,10 +107,10 @@ def fail_events(tx: Transaction, details: t.Mapping[Item, str], event: str) -> N
 def events_of(tx: Transaction, ids: t.Iterable[str]) -> dict[str, list[dict[str, t.Any]]]:
     """The journals of these volumes and of their snapshots, by the volumes' ids, oldest first."""
     c = volume_events.c
-    found: dict[str, list[dict[str, t.Any]]] = {i: [] for i in ids}
-    query = sa.select(volume_events).where(bulk.among(tx, c.volume_id, sorted(found))).order_by(c.id)
+    events: dict[str, list[dict[str, t.Any]]] = {i: [] for i in ids}
+    query = sa.select(volume_events).where(bulk.among(tx, c.volume_id, sorted(events))).order_by(c.id)
     for row in tx.rows(query, VolumeEvent):
-        found[row.volume_id].append(
+        events[row.volume_id].append(
             {
                 "event": row.event,
                 "snapshot_id": row.snapshot_id,
@@ -121,7 +121,7 @@ def events_of(tx: Transaction, ids: t.Iterable[str]) -> dict[str, list[dict[str,
                 "details": row.details,
             }
         )
-    return found
+    return events
 
 
 def start_changes(tx: Transaction, attachments: t.Iterable[tuple[str, str, str | None]], event: str) -> None:
@@ -133,16 +133,16 @@ def start_changes(tx: Transaction, attachments: t.Iterable[tuple[str, str, str |
 def open_changes(tx: Transaction, event: str) -> dict[str, VolumeEvent]:
     """Attachment's id -> the event that this run began for it with start_changes() and has not finished."""
     c = volume_events.c
-    mine = (c.event == event, c.request_id == tx.request_id, c.finish_time.is_(None))
-    rows = tx.rows(sa.select(volume_events).where(*mine).order_by(c.id), VolumeEvent)
+    open_events = (c.event == event, c.request_id == tx.request_id, c.finish_time.is_(None))
+    rows = tx.rows(sa.select(volume_events).where(*open_events).order_by(c.id), VolumeEvent)
     return {r.details.partition("\n")[0]: r for r in rows if r.details is not None}
 
 
 def note_changes(tx: Transaction, failures: t.Mapping[str, errors.BootflowError]) -> set[str]:
     """Journal in the open changes of these attachments why they failed. Returns the attachments that have one."""
     c = volume_events.c
-    mine = (c.request_id == tx.request_id, c.finish_time.is_(None), c.details.is_not(None))
-    open_ones = [(r, r.details.partition("\n")[0]) for r in tx.execute(sa.select(c.id, c.details).where(*mine))]
+    open_events = (c.request_id == tx.request_id, c.finish_time.is_(None), c.details.is_not(None))
+    open_ones = [(r, r.details.partition("\n")[0]) for r in tx.execute(sa.select(c.id, c.details).where(*open_events))]
     noted = [(r, i) for r, i in open_ones if i in failures]
     rows = [{"id": r.id, "details": "%s\n%s" % (r.details, text(failures[i].in_full))} for r, i in noted]
     bulk.update(tx, volume_events, "id", rows)
@@ -164,12 +164,12 @@ def _open_events(tx: Transaction, items: t.Iterable[Item], event: str) -> list[s
     listed = list(items)
     of_volumes = [item for item in listed if isinstance(item, str)]
     of_snapshots = [item[1] for item in listed if not isinstance(item, str)]
-    found = []
+    conditions = []
     if of_volumes:
-        found.append(sa.and_(bulk.among(tx, c.volume_id, of_volumes), c.snapshot_id.is_(None), c.event == event))
+        conditions.append(sa.and_(bulk.among(tx, c.volume_id, of_volumes), c.snapshot_id.is_(None), c.event == event))
     if of_snapshots:
-        found.append(sa.and_(bulk.among(tx, c.snapshot_id, of_snapshots), c.event == event))
-    return found
+        conditions.append(sa.and_(bulk.among(tx, c.snapshot_id, of_snapshots), c.event == event))
+    return conditions
 
 
 def _text(details: str | None) -> str | None:
@@ -224,11 +224,11 @@ def last_faults(tx: Transaction, ids: t.Iterable[str], snapshots: bool = False) 
     query = sa.select(volume_faults).where(bulk.among(tx, key, sorted(set(ids)))).order_by(c.id)
     if not snapshots:
         query = query.where(c.snapshot_id.is_(None))
-    found: dict[str, LastFault] = {}
+    faults: dict[str, LastFault] = {}
     for row in tx.rows(query, VolumeFaultRow):
         item = str(row.snapshot_id) if snapshots else row.volume_id
-        before = found.get(item)
-        found[item] = {
+        before = faults.get(item)
+        faults[item] = {
             "code": row.error_code,
             "status": row.code,
             "message": row.message,
@@ -238,7 +238,7 @@ def last_faults(tx: Transaction, ids: t.Iterable[str], snapshots: bool = False) 
             "rescheduled": row.rescheduled,
             "tried": [*before["tried"], _attempt(before)] if before is not None and before["rescheduled"] else [],
         }
-    return found
+    return faults
 
 
 def attempts(fault: LastFault | None) -> list[dict[str, t.Any]]:

@@ -103,9 +103,9 @@ def _attachments(tx: Transaction, ids: t.Sequence[str]) -> dict[str, list[dict[s
         .where(a.deleted == volume_rows.LIVE, bulk.among(tx, a.volume_id, ids))
         .order_by(a.volume_id, a.created_at, a.id)
     )
-    found: dict[str, list[dict[str, t.Any]]] = {}
+    attachments_by_volume: dict[str, list[dict[str, t.Any]]] = {}
     for row in tx.execute(query):
-        found.setdefault(row.volume_id, []).append(
+        attachments_by_volume.setdefault(row.volume_id, []).append(
             {
                 "attachment_id": row.id,
                 "instance": row.display_name,
@@ -118,7 +118,7 @@ def _attachments(tx: Transaction, ids: t.Sequence[str]) -> dict[str, list[dict[s
                 "attached_at": utc(row.attached_at),
             }
         )
-    return found
+    return attachments_by_volume
 
 
 def snapshots(tx: Transaction, deleted: bool = False, **selection: t.Any) -> list[dict[str, t.Any]]:
@@ -133,8 +133,8 @@ def snapshots(tx: Transaction, deleted: bool = False, **selection: t.Any) -> lis
     if not rows:
         return []
     v = volumes_table.c
-    of = sa.select(v.id, v.name, v.pool_host).where(bulk.among(tx, v.id, sorted({r.volume_id for r in rows})))
-    known = {r.id: r for r in tx.execute(of)}
+    volume_query = sa.select(v.id, v.name, v.pool_host).where(bulk.among(tx, v.id, sorted({r.volume_id for r in rows})))
+    known = {r.id: r for r in tx.execute(volume_query)}
     faults = volume_history.last_faults(tx, [r.id for r in rows], snapshots=True)
     shown = [
         {
@@ -161,12 +161,12 @@ def snapshots(tx: Transaction, deleted: bool = False, **selection: t.Any) -> lis
 
 def backends(tx: Transaction) -> list[dict[str, t.Any]]:
     """One dictionary for each backend, by pool_host: its report, and the GB promised since. Sizes are GB."""
-    taken = storage_backends.promised(tx)
-    found = []
+    promised_by_pool = storage_backends.promised(tx)
+    views = []
     for row in storage_backends.rows_of(tx):
-        promised = taken.get(row.pool_host, storage_backends.Promised())
+        promised = promised_by_pool.get(row.pool_host, storage_backends.Promised())
         configuration, reported = row.configuration, storage_backends.reported(row)
-        found.append(
+        views.append(
             {
                 "pool_host": row.pool_host,
                 "host": row.host,
@@ -191,4 +191,4 @@ def backends(tx: Transaction) -> list[dict[str, t.Any]]:
                 "error": reported.error,
             }
         )
-    return found
+    return views

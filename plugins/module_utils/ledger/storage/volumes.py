@@ -136,20 +136,20 @@ def select(
 
 def living(
     tx: Transaction,
-    of: sa.Table,
+    rows_table: sa.Table,
     among: t.Mapping[str, t.Iterable[str] | None],
     equal: t.Mapping[str, str | None],
     statuses: t.Iterable[str] | None,
     columns: t.Sequence[sa.FromClause | sa.ColumnElement[t.Any]],
 ) -> sa.Select[t.Any]:
-    """A query for the live rows of ``of`` (the table of volumes or snapshots) that meet every condition that is not None, by id."""
-    query = sa.select(*columns).where(of.c.deleted == LIVE).order_by(of.c.id)
+    """A query for the live rows of ``rows_table`` (the table of volumes or snapshots) that meet every condition that is not None, by id."""
+    query = sa.select(*columns).where(rows_table.c.deleted == LIVE).order_by(rows_table.c.id)
     for name, values in among.items():
         if values is not None:
-            query = query.where(bulk.among(tx, of.c[name], sorted(set(values))))
+            query = query.where(bulk.among(tx, rows_table.c[name], sorted(set(values))))
     if statuses is not None:
-        query = query.where(of.c.status.in_(sorted(set(statuses))))
-    return query.where(*(of.c[name] == value for name, value in equal.items() if value is not None))
+        query = query.where(rows_table.c.status.in_(sorted(set(statuses))))
+    return query.where(*(rows_table.c[name] == value for name, value in equal.items() if value is not None))
 
 
 def waits_for_backend(tx: Transaction, run_id: str) -> bool:
@@ -170,31 +170,33 @@ def find(tx: Transaction, words: t.Iterable[str], project: str | None, lock: boo
     for row in rows:
         if row.name:
             by_name.setdefault(row.name, []).append(row)
-    found: dict[str, VolumeRow] = {}
+    volumes_by_word: dict[str, VolumeRow] = {}
     for word in wanted:
-        named, its = by_name.get(word, []), by_id.get(canonical(word))
-        if its is None and len(named) > 1:
+        named, volume_of_id = by_name.get(word, []), by_id.get(canonical(word))
+        if volume_of_id is None and len(named) > 1:
             raise errors.InvalidInput(
                 reason="volume %s exists in the projects %s" % (word, ", ".join(sorted(r.project for r in named))),
                 remedy="Set bootflow_project, or give the UUID.",
             )
-        if its or named:
-            found[word] = its or named[0]
-    if not lock or not found:
-        return found
-    locked = {r.id: r for r in select(tx, ids={r.id for r in found.values()}, lock=True)}
-    return {word: locked[r.id] for word, r in found.items() if r.id in locked}
+        if volume_of_id or named:
+            volumes_by_word[word] = volume_of_id or named[0]
+    if not lock or not volumes_by_word:
+        return volumes_by_word
+    locked = {r.id: r for r in select(tx, ids={r.id for r in volumes_by_word.values()}, lock=True)}
+    return {word: locked[r.id] for word, r in volumes_by_word.items() if r.id in locked}
 
 
-def by_word(tx: Transaction, of: sa.Table, kind: type[Row], words: t.Sequence[str], project: str | None) -> list[Row]:
-    """The live rows of ``of`` (the table of volumes or snapshots, with rows of ``kind``) whose id or name is one of ``words``, by id.
+def by_word(
+    tx: Transaction, rows_table: sa.Table, kind: type[Row], words: t.Sequence[str], project: str | None
+) -> list[Row]:
+    """The live rows of ``rows_table`` (the table of volumes or snapshots, with rows of ``kind``) whose id or name is one of ``words``, by id.
     UUIDs may have capitals.
     """
-    c = of.c
+    c = rows_table.c
     if not words:
         return []
-    wanted = bulk.any_among(tx, of, {"id": sorted({canonical(w) for w in words}), "name": words})
-    query = sa.select(of).where(c.deleted == LIVE, wanted).order_by(c.id)
+    wanted = bulk.any_among(tx, rows_table, {"id": sorted({canonical(w) for w in words}), "name": words})
+    query = sa.select(rows_table).where(c.deleted == LIVE, wanted).order_by(c.id)
     return tx.rows(query if project is None else query.where(c.project == project), kind)
 
 
@@ -204,12 +206,12 @@ def located(tx: Transaction, ids: t.Iterable[str], pool_hosts: t.Iterable[str] =
     SELECT ... FROM volumes WHERE id IN (...), and the same WHERE pool_host IN (...) AND it is alive
     """
     query = sa.select(*(_v[name] for name in VolumePlace.__annotations__))
-    found = {r.id: r for r in tx.rows(query.where(bulk.among(tx, _v.id, sorted(set(ids)))), VolumePlace)}
+    places = {r.id: r for r in tx.rows(query.where(bulk.among(tx, _v.id, sorted(set(ids)))), VolumePlace)}
     of_pools = sorted(set(pool_hosts))
     if of_pools:
-        here = query.where(_v.deleted == LIVE, bulk.among(tx, _v.pool_host, of_pools))
-        found.update({r.id: r for r in tx.rows(here, VolumePlace)})
-    return [found[i] for i in sorted(found)]
+        live_places = query.where(_v.deleted == LIVE, bulk.among(tx, _v.pool_host, of_pools))
+        places.update({r.id: r for r in tx.rows(live_places, VolumePlace)})
+    return [places[i] for i in sorted(places)]
 
 
 def deleted_by(tx: Transaction, ids: t.Iterable[str] | None = None) -> list[VolumeRow]:
@@ -240,8 +242,8 @@ def being_created_from(
 
 def pool_hosts_at_work(tx: Transaction) -> set[str]:
     """Pools whose hosts have work for volumes of this run."""
-    mine = (_v.run_id == tx.run.id, _v.deleted == LIVE, _v.pool_host.is_not(None), _v.status.in_(AT_WORK))
-    return set(tx.execute(sa.select(_v.pool_host).where(*mine).distinct()).scalars())
+    work_conditions = (_v.run_id == tx.run.id, _v.deleted == LIVE, _v.pool_host.is_not(None), _v.status.in_(AT_WORK))
+    return set(tx.execute(sa.select(_v.pool_host).where(*work_conditions).distinct()).scalars())
 
 
 def at_work_by_others(tx: Transaction) -> list[VolumeRow]:
@@ -275,17 +277,19 @@ def usage(tx: Transaction, project: str, no_snapshot_gb_quota: bool = False) -> 
     s = volume_snapshots.c
     of_volumes = sa.select(_v.volume_type, sa.func.count(), sa.func.sum(sa.func.coalesce(_v.new_size, _v.size)))
     of_snapshots = sa.select(s.volume_type, sa.func.count(), sa.func.sum(s.volume_size))
-    found = []
+    amounts_of_types = []
     for kind, count, gigabytes in tx.execute(
         of_volumes.where(_v.project == project, _v.deleted == LIVE).group_by(_v.volume_type)
     ):
-        found.append({**quotas.for_volume(int(gigabytes), kind), **_counted(quotas.VOLUMES, int(count), kind)})
+        amounts_of_types.append(
+            {**quotas.for_volume(int(gigabytes), kind), **_counted(quotas.VOLUMES, int(count), kind)}
+        )
     for kind, count, gigabytes in tx.execute(
         of_snapshots.where(s.project == project, s.deleted == LIVE).group_by(s.volume_type)
     ):
         amounts = quotas.for_snapshot(int(gigabytes), kind, no_snapshot_gb_quota)
-        found.append({**amounts, **_counted(quotas.SNAPSHOTS, int(count), kind)})
-    return {quotas.VOLUMES: 0, quotas.GIGABYTES: 0, quotas.SNAPSHOTS: 0, **quotas.total(found)}
+        amounts_of_types.append({**amounts, **_counted(quotas.SNAPSHOTS, int(count), kind)})
+    return {quotas.VOLUMES: 0, quotas.GIGABYTES: 0, quotas.SNAPSHOTS: 0, **quotas.total(amounts_of_types)}
 
 
 def _counted(what: str, count: int, kind: str | None) -> dict[str, int]:
@@ -336,11 +340,11 @@ def take_ownership(tx: Transaction, ids: t.Collection[str], **values: t.Any) -> 
     own(tx, table, ids, **values)
 
 
-def own(tx: Transaction, of: sa.Table, ids: t.Collection[str], **values: t.Any) -> None:
+def own(tx: Transaction, rows_table: sa.Table, ids: t.Collection[str], **values: t.Any) -> None:
     """take_ownership() of rows of the table of volumes or snapshots."""
     if ids:
-        mine = bulk.among(tx, of.c.id, ids)
-        tx.execute(of.update().where(mine).values(run_id=tx.run.id, updated_at=tx.now, **values))
+        condition = bulk.among(tx, rows_table.c.id, ids)
+        tx.execute(rows_table.update().where(condition).values(run_id=tx.run.id, updated_at=tx.now, **values))
 
 
 def swap(
