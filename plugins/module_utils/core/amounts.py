@@ -14,14 +14,14 @@ MIB, GIB = 1024**2, 1024**3  # bytes
 MUCH_MEMORY_MB = 10 * 1024
 
 
-def memory(mb: float, up: bool = False, beside: float = 0) -> str:
-    """:arg up: round up, as needs are; free amounts are rounded down. :arg beside: another amount, shown in the same unit."""
-    if max(abs(mb), abs(beside)) >= MUCH_MEMORY_MB:
+def memory(mb: float, up: bool = False, other: float = 0) -> str:
+    """:arg up: round up, as needs are; free amounts are rounded down. :arg other: another amount, shown in the same unit."""
+    if max(abs(mb), abs(other)) >= MUCH_MEMORY_MB:
         return disk(mb, up)
     return "%d MiB" % (math.ceil(mb) if up else math.floor(mb))
 
 
-def disk(mb: float, up: bool = False, beside: float = 0) -> str:
+def disk(mb: float, up: bool = False, other: float = 0) -> str:
     """As memory(), always in GiB."""
     tenths = mb * 10 / 1024
     return "%.10g GiB" % ((math.ceil(tenths) if up else math.floor(tenths)) / 10)

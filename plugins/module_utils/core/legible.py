@@ -14,4 +14,4 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u20
 
 def legible(text: str) -> str:
     """The text with what would not be seen, or would change how the rest is seen, as escapes."""
-    return _UNSEEN.sub(lambda found: ascii(found.group())[1:-1], text)
+    return _UNSEEN.sub(lambda match: ascii(match.group())[1:-1], text)

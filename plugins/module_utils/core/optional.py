@@ -83,9 +83,9 @@ class Lazy:
     def __getattr__(self, name: str) -> t.Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        found = getattr(self.imported(), name)
-        setattr(self, name, found)  # from now on it is as near as in a module
-        return found
+        value = getattr(self.imported(), name)
+        setattr(self, name, value)  # from now on it is as near as in a module
+        return value
 
 
 def installed(name: str) -> t.Any:

@@ -65,13 +65,13 @@ _ANSWERS["instance_build"] = (
 _WARNINGS: dict[str, Shape] = {"warnings": maybe(items(message))}
 
 
-def _of(required: dict[str, Shape], optional: dict[str, Shape]) -> list[tuple[str, Shape, bool]]:
+def _list_fields(required: dict[str, Shape], optional: dict[str, Shape]) -> list[tuple[str, Shape, bool]]:
     return [(n, s, True) for n, s in required.items()] + [(n, s, False) for n, s in {**optional, **_WARNINGS}.items()]
 
 
-_SHAPES = {module: _of(*shapes) for module, shapes in _ANSWERS.items()}
-_OTHERS = _of({}, {"outcomes": outcomes.ANY})
-_FAILED = _of(
+_SHAPES = {module: _list_fields(*shapes) for module, shapes in _ANSWERS.items()}
+_OTHERS = _list_fields({}, {"outcomes": outcomes.ANY})
+_FAILED = _list_fields(
     {"error_code": name},
     {
         "msg": prose,

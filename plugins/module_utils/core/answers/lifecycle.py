@@ -91,14 +91,14 @@ def read(host: str, line: str) -> Said | None:
         name = _name(*said["event"])
         return Said(event=Event(said["uuid"].lower(), name)) if name else None
     states = {u.lower(): power_state_of(state) for u, state in said.get("states", {}).items()}
-    found = Said(
+    answer = Said(
         listening=bool(said.get("listening")),
         boot_id=said.get("boot_id", ""),
         answer=said.get("answer"),
         power_states=states if "answer" in said else None,
         error=legible(said.get("error", "")),
     )
-    return None if found == Said() else found
+    return None if answer == Said() else answer
 
 
 def _name(event: int, detail: int, job: int) -> str | None:

@@ -189,36 +189,36 @@ class Plan:
 
     def lines(self, hosts: t.Mapping[str, str] | None = None) -> list[str]:
         """The plan as people read it, with the totals last. :arg hosts: see Change.line()"""
-        found = [change.line(hosts) for change in self.changes]
+        texts = [change.line(hosts) for change in self.changes]
         for words, names in self.drift:
             verb, they = ("keeps", "it was") if len(names) == 1 else ("keep", "they were")
-            found.append(
+            texts.append(
                 "= %s %s the catalogue entries with which %s booted; changed since then: %s"
                 % (", ".join(names), verb, they, "; ".join(words))
             )
         if self.kept:
-            found.append("= not in the file, kept without bootflow_prune: %s" % ", ".join(self.kept))
+            texts.append("= not in the file, kept without bootflow_prune: %s" % ", ".join(self.kept))
         if self.leaving:
-            found.append(
+            texts.append(
                 "= not in the file, being deleted (bootflow.compute.delete ends it): %s" % ", ".join(self.leaving)
             )
-        return [*found, self.totals()]
+        return [*texts, self.totals()]
 
     def totals(self) -> str:
         done: dict[str, set[Key]] = {"boot": set(), "change": set(), "delete": set()}
         for c in self.to_do:
             kind = "boot" if c.kind in (BOOT, REPLACE) else "delete" if c.kind == DELETE else "change"
             done[kind].add((c.project, c.name))
-        left = [c for c in self.changes if not c.done]
-        asks = [c for c in left if c.needs]
-        waits = [c for c in left if c.later]
+        open_changes = [c for c in self.changes if not c.done]
+        asks = [c for c in open_changes if c.needs]
+        waits = [c for c in open_changes if c.later]
         words = ["%d to %s" % (len(keys), kind) for kind, keys in done.items() if keys] or ["nothing to do"]
         if asks:
             words.append("%d not allowed" % len(asks))
         if waits:
             words.append("%d to be tried again" % len(waits))
-        if len(left) > len(asks) + len(waits):
-            words.append("%d cannot be changed" % (len(left) - len(asks) - len(waits)))
+        if len(open_changes) > len(asks) + len(waits):
+            words.append("%d cannot be changed" % (len(open_changes) - len(asks) - len(waits)))
         if self.kept:
             words.append("%d not in the file" % len(self.kept))
         if self.leaving:
@@ -241,32 +241,32 @@ def plan(
     :arg ids: the file's words for volumes -> their ids. :arg names: of ids, for people.
     """
     targets = {(w.project, w.name): w for w in wanted}
-    there = {(p.project, p.name): p for p in present}
+    present_by_key = {(p.project, p.name): p for p in present}
     changes: list[Change] = []
-    kept: list[str] = []
+    surplus_names: list[str] = []
     leaving: list[str] = []
     drift: dict[tuple[str, ...], list[str]] = {}
     same = 0
-    for key in sorted({*targets, *there}, key=lambda k: (k[0], _natural(k[1]))):
-        target, instance = targets.get(key), there.get(key)
+    for key in sorted({*targets, *present_by_key}, key=lambda k: (k[0], _natural(k[1]))):
+        target, instance = targets.get(key), present_by_key.get(key)
         if target is None:
             surplus = t.cast(Present, instance)
             removal = _surplus(surplus, prune)
             changes += removal
             if not removal:
-                (leaving if surplus.deleting else kept).append(key[1])
+                (leaving if surplus.deleting else surplus_names).append(key[1])
             continue
         if instance is None:
             changes.append(Change(BOOT, target.name, target.project, how=_after_boot(target)))
             continue
         planner = _Planner(instance, target, {*allow, *target.allow}, ids or {}, names or {})
-        found = planner.changes()
-        changes += found
-        same += not found
+        changes_of_instance = planner.changes()
+        changes += changes_of_instance
+        same += not changes_of_instance
         if planner.drift:
             drift.setdefault(planner.drift, []).append(target.name)
-    by_words = tuple((words, tuple(its)) for words, its in sorted(drift.items()))
-    return Plan(tuple(changes), tuple(kept), by_words, tuple(leaving), same)
+    by_words = tuple((words, tuple(instance_names)) for words, instance_names in sorted(drift.items()))
+    return Plan(tuple(changes), tuple(surplus_names), by_words, tuple(leaving), same)
 
 
 def _natural(name: str) -> tuple[str, int, str]:
@@ -336,16 +336,16 @@ class _Planner:
             return [not_done(self._change(BOOT, NOT_BOOTED), _BEING_DELETED, later=True)]
         if not instance.launched:
             return self._never_ran()
-        found = [*self._of_resize(), *self._of_fields()]
-        found += self._of_volumes()
-        found += self._of_interfaces()
-        found += self._of_state()
-        if not instance.config_drive or any(c.kind == REBUILD and c.done for c in found):  # a rebuild makes it again
-            found = [replace(c, how="") if c.how == fields.ON_OLD_DRIVE else c for c in found]
+        changes = [*self._of_resize(), *self._of_fields()]
+        changes += self._of_volumes()
+        changes += self._of_interfaces()
+        changes += self._of_state()
+        if not instance.config_drive or any(c.kind == REBUILD and c.done for c in changes):  # a rebuild makes it again
+            changes = [replace(c, how="") if c.how == fields.ON_OLD_DRIVE else c for c in changes]
         if instance.locked_by_another:
             who = "locked by %s" % instance.locked_by_another
-            found = [not_done(c, who) if c.done else c for c in found]
-        return found + self._of_lock()
+            changes = [not_done(c, who) if c.done else c for c in changes]
+        return changes + self._of_lock()
 
     def _change(self, kind: str, what: str = "", how: str = "", **more: t.Any) -> Change:
         return Change(kind, self.instance.name, self.instance.project, self.instance.uuid, what, how, **more)
@@ -361,7 +361,7 @@ class _Planner:
         return [not_done(change, "locked by %s" % who) if who and (self.differing or self.drift) else change]
 
     def _of_fields(self) -> list[Change]:
-        found = []
+        changes = []
         for difference in self.differing:
             rule = fields.rule(difference.field)
             if rule.how in (VOLUMES, INTERFACES) or self._has_drive(difference.field):
@@ -372,14 +372,14 @@ class _Planner:
                 # Both in the same states. source: Nova's ServerTagsController
                 if difference.field in ("metadata", "tags"):
                     change = self._in_states(change, "update_instance_metadata")
-                found.append(change)
+                changes.append(change)
             elif rule.how == NEVER or (difference.field in fields.ON_DRIVE and not self.instance.config_drive):
                 reason = rule.why or "the instance has no config drive"
                 why = "cannot be changed, %s; delete it and boot it again" % reason
-                found.append(self._change(NEVER, what, why, done=False, field=difference.field))
+                changes.append(self._change(NEVER, what, why, done=False, field=difference.field))
             else:
-                found.append(self._allowed(rule.how, what, field=difference.field, steps=(rule.how,)))
-        return found
+                changes.append(self._allowed(rule.how, what, field=difference.field, steps=(rule.how,)))
+        return changes
 
     def _has_drive(self, field: str) -> bool:
         """Whether only the request's word for its config drive differs: left out, it follows from settings and other fields."""
@@ -510,25 +510,27 @@ class _Planner:
             _Devices(list(d.get("block_device_mapping") or ()), self.ids)
             for d in (self.instance.digest, self.target.digest)
         )
-        found: list[Change] = []
+        changes: list[Change] = []
         if old.others != new.others:
             words = expand.Differing(
                 "", "block_device_mapping", *(expand.shown(d.others, self.names) for d in (old, new))
             )
             why = "cannot be changed, %s" % fields.rule("block_device_mapping").why
-            found.append(self._change(NEVER, words.words("%s %s -> %s"), why, done=False, field="block_device_mapping"))
-        there = set(self.instance.volumes)
+            changes.append(
+                self._change(NEVER, words.words("%s %s -> %s"), why, done=False, field="block_device_mapping")
+            )
+        attached_volumes = set(self.instance.volumes)
         for volume, device in sorted(new.volumes.items()):
             before = old.volumes.get(volume)
-            if volume not in there:
-                found.append(self._volume(ATTACH, volume, device))
+            if volume not in attached_volumes:
+                changes.append(self._volume(ATTACH, volume, device))
             elif before is not None and {**before, "uuid": ""} != {**device, "uuid": ""}:
                 why = "stays attached as it is: take it out of the file, apply, and put it in again"
-                found.append(not_done(self._volume(NEVER, volume, device, "volume %s"), why))
+                changes.append(not_done(self._volume(NEVER, volume, device, "volume %s"), why))
         for volume, device in sorted(old.volumes.items()):
-            if volume not in new.volumes and volume in there.union(self.instance.on_the_way):
-                found.append(self._volume(DETACH, volume, device))
-        return found
+            if volume not in new.volumes and volume in attached_volumes.union(self.instance.on_the_way):
+                changes.append(self._volume(DETACH, volume, device))
+        return changes
 
     def _volume(self, kind: str, volume: str, device: t.Mapping[str, t.Any], words: str = "") -> Change:
         entry = {"instance": self.instance.uuid, "volume": volume}
@@ -547,7 +549,7 @@ class _Planner:
         """Interfaces are attached and detached. What was attached and was never in the file is left alone."""
         old, new = (_interfaces_of(d) for d in (self.instance.digest, self.target.digest))
         met = take_met(new, self.instance.ports)
-        found: list[Change] = []
+        changes: list[Change] = []
         attached = {
             number: wanted
             for number, wanted in enumerate(new)
@@ -555,19 +557,22 @@ class _Planner:
         }
         for wanted in attached.values():
             network = wanted.request.network
-            beside = [new[n].request for n in met if n not in attached and new[n].request.network == network]
+            same_network = [new[n].request for n in met if n not in attached and new[n].request.network == network]
             change = self._interface(ATTACH_INTERFACE, wanted.request, _given(wanted.request))
-            found.append(
-                replace(change, beside=tuple({"instance": self.instance.uuid, **_given(each)} for each in beside))
+            changes.append(
+                replace(
+                    change,
+                    beside=tuple({"instance": self.instance.uuid, **_given(request)} for request in same_network),
+                )
             )
-        left = [port for port in self.instance.ports if port not in met.values()]
+        unmatched_ports = [port for port in self.instance.ports if port not in met.values()]
         removed = _without(old, new)
-        for ports in (self.instance.leaving, left):
-            gone = take_met(removed, ports)
-            for number, port in sorted(gone.items()):
-                found.append(self._interface(DETACH_INTERFACE, removed[number].request, {"port_id": port.id}))
-            removed = [each for number, each in enumerate(removed) if number not in gone]
-        return found
+        for ports in (self.instance.leaving, unmatched_ports):
+            ports_of_removed = take_met(removed, ports)
+            for number, port in sorted(ports_of_removed.items()):
+                changes.append(self._interface(DETACH_INTERFACE, removed[number].request, {"port_id": port.id}))
+            removed = [interface for number, interface in enumerate(removed) if number not in ports_of_removed]
+        return changes
 
     def _interface(self, kind: str, request: NetworkRequest, given: t.Mapping[str, t.Any]) -> Change:
         words = " ".join(filter(None, (self.names.get(str(request.network), request.network), request.fixed_ip)))
@@ -581,19 +586,19 @@ def _given(request: NetworkRequest) -> dict[str, t.Any]:
 
 
 def _interfaces_of(digest: t.Mapping[str, t.Any]) -> list[WantedInterface]:
-    return [WantedInterface("", "", NetworkRequest(**each)) for each in digest.get("networks") or ()]
+    return [WantedInterface("", "", NetworkRequest(**network)) for network in digest.get("networks") or ()]
 
 
 def _without(some: t.Sequence[WantedInterface], others: t.Sequence[WantedInterface]) -> list[WantedInterface]:
     """``some`` without as many of each kind as ``others`` has."""
-    left = list(others)
-    found = []
-    for each in some:
-        if each in left:
-            left.remove(each)
+    unmatched = list(others)
+    surplus = []
+    for interface in some:
+        if interface in unmatched:
+            unmatched.remove(interface)
         else:
-            found.append(each)
-    return found
+            surplus.append(interface)
+    return surplus
 
 
 class _Devices:

@@ -407,17 +407,17 @@ def plan(ledger: Ledger, evidence: Evidence) -> list[Finding]:
     Usage has to be the reserved amounts plus the sum of the claims. The memory of domains that are not instances is
     reported (see foreign_memory), not counted, as in Nova's libvirt driver.
     """
-    found = _Plan(ledger, evidence).findings
-    return sorted(found, key=lambda f: (f.host is None, f.host or "", f.kind, f.instance or "", f.what))
+    findings = _Plan(ledger, evidence).findings
+    return sorted(findings, key=lambda f: (f.host is None, f.host or "", f.kind, f.instance or "", f.what))
 
 
 def foreign_memory(findings: t.Iterable[Finding]) -> dict[str, int]:
     """host -> MB of its domains that are not instances of the ledger."""
-    found: dict[str, int] = {}
+    memory_by_host: dict[str, int] = {}
     for f in findings:
         if f.kind in (ORPHAN_DOMAIN, FOREIGN_DOMAIN, OTHER_LEDGER) and f.host is not None:
-            found[f.host] = found.get(f.host, 0) + int(f.old.get("memory_mb", 0))
-    return found
+            memory_by_host[f.host] = memory_by_host.get(f.host, 0) + int(f.old.get("memory_mb", 0))
+    return memory_by_host
 
 
 def runs_of_dead_builds(findings: t.Iterable[Finding]) -> dict[str, str]:
@@ -427,15 +427,15 @@ def runs_of_dead_builds(findings: t.Iterable[Finding]) -> dict[str, str]:
 
 def guests_of_others(domains: t.Iterable[Domain], ledger_id: str) -> dict[str, dict[str, int]]:
     """Id of another ledger -> how many of the domains it has, and their memory, vCPUs and local disks."""
-    found: dict[str, dict[str, int]] = {}
+    guests_by_ledger: dict[str, dict[str, int]] = {}
     for domain in domains:
         if domain.ledger in ("", ledger_id):
             continue
-        has = found.setdefault(domain.ledger, {"guests": 0, "memory_mb": 0, "vcpus": 0, "disk_gb": 0})
+        has = guests_by_ledger.setdefault(domain.ledger, {"guests": 0, "memory_mb": 0, "vcpus": 0, "disk_gb": 0})
         has["guests"] += 1
         for name in ("memory_mb", "vcpus", "disk_gb"):
             has[name] += getattr(domain, name)
-    return dict(sorted(found.items()))
+    return dict(sorted(guests_by_ledger.items()))
 
 
 class _Plan:
@@ -541,16 +541,18 @@ class _Plan:
                 continue
             if instance.task_state == states.DELETING:
                 hosts = hosts_of[instance.uuid] | ({instance.host} if instance.host else set())
-                here = all(self._reach(h) == CLEAN for h in hosts)
-                remedy = "" if here else "Bring %s back, or delete with bootflow_delete_force: true." % ", ".join(hosts)
+                reachable = all(self._reach(h) == CLEAN for h in hosts)
+                remedy = (
+                    "" if reachable else "Bring %s back, or delete with bootflow_delete_force: true." % ", ".join(hosts)
+                )
                 self.add(
                     DEAD_DELETE,
                     instance.host,
                     instance.uuid,
                     "task_state",
                     states.DELETING,
-                    states.DELETED if here else states.DELETING,
-                    FINISH if here else WAIT,
+                    states.DELETED if reachable else states.DELETING,
+                    FINISH if reachable else WAIT,
                     remedy,
                 )
             elif instance.vm_state == states.BUILDING:
@@ -575,8 +577,8 @@ class _Plan:
 
     def _live_migration(self, instance: Instance) -> None:
         """The run that migrated it is dead; libvirt knows where the guest is."""
-        here, there = self._seen(instance, instance.host or ""), self._seen(instance, instance.goes_to)
-        over = migration_completed(here, there)
+        at_source, at_destination = self._seen(instance, instance.host or ""), self._seen(instance, instance.goes_to)
+        over = migration_completed(at_source, at_destination)
         now = "%s on %s" % (instance.vm_state, instance.host)
         then, waits = now, ""
         if over is None:
@@ -584,7 +586,7 @@ class _Plan:
             waits %= (instance.host, instance.goes_to)
         elif over:
             then = "%s on %s" % (instance.vm_state, instance.goes_to)
-        elif here is not None and not here.goes_on:
+        elif at_source is not None and not at_source.goes_on:
             then = "%s on %s" % (states.STOPPED, instance.host)
         where = (DEAD_OPERATION, instance.host, instance.uuid, "state", "%s, migrating" % now)
         self.add(*where, then, WAIT if waits else SETTLE, waits, key=instance.run)
@@ -593,8 +595,8 @@ class _Plan:
         snapshot = self.evidence.snapshots.get(host)
         if snapshot is None or instance.touched_at >= snapshot.began_at:
             return None
-        found = next((d for d in snapshot.domains if d.uuid == instance.uuid), None)
-        return Seen() if found is None else Seen(found.power_state, found.moving)
+        domain = next((d for d in snapshot.domains if d.uuid == instance.uuid), None)
+        return Seen() if domain is None else Seen(domain.power_state, domain.moving)
 
     def _operation(self, instance: Instance) -> None:
         if instance.goes_to:
@@ -632,14 +634,14 @@ class _Plan:
                     continue  # the run that deletes it also does this
                 if instance.host == cleanup.host and instance.task_state != states.DELETING and not cleanup.of_a_part:
                     continue  # the instance is there: nothing of it may be removed
-            here = self._reach(cleanup.host) == CLEAN
-            its = (CLEANUP, cleanup.host, cleanup.instance, "leftovers", cleanup.reason)
-            if here and cleanup.unfinished and cleanup.instance in self.evidence.snapshots[cleanup.host].complete:
-                self.add(*its, cleanup.reason, REPORT, _COMPLETE % cleanup.host)
-            elif here:
-                self.add(*its, None, CLEAN)
+            reachable = self._reach(cleanup.host) == CLEAN
+            cleanup_finding = (CLEANUP, cleanup.host, cleanup.instance, "leftovers", cleanup.reason)
+            if reachable and cleanup.unfinished and cleanup.instance in self.evidence.snapshots[cleanup.host].complete:
+                self.add(*cleanup_finding, cleanup.reason, REPORT, _COMPLETE % cleanup.host)
+            elif reachable:
+                self.add(*cleanup_finding, None, CLEAN)
             else:
-                self.add(*its, cleanup.reason, WAIT, "The repair is done when the host answers again.")
+                self.add(*cleanup_finding, cleanup.reason, WAIT, "The repair is done when the host answers again.")
 
     # --- claims and usage -----------------------------------------------------------------------------------------------
 
@@ -658,7 +660,7 @@ class _Plan:
             guests_now[claim.node_id].add(claim.instance)
             if not claim.of_move:
                 places.add((claim.instance, claim.node_id))
-            amounts = self._kept(claim, alone=held[claim.instance] == 1)
+            amounts = self._amounts_to_keep(claim, alone=held[claim.instance] == 1)
             if amounts is not None:
                 _add(then[claim.node_id], amounts)
                 guests_then[claim.node_id].add(claim.instance)
@@ -709,7 +711,7 @@ class _Plan:
             return None
         return self.node_of.get((instance.host, instance.node))
 
-    def _kept(self, claim: Claim, alone: bool) -> Amounts | None:
+    def _amounts_to_keep(self, claim: Claim, alone: bool) -> Amounts | None:
         """Return the amounts to keep of a claim, None for nothing."""
         node = self.nodes.get(claim.node_id)
         host = node.host if node is not None else None
@@ -782,8 +784,15 @@ class _Plan:
             if domain.ledger in ("", self.ledger.id) and self._is_orphan(snapshot, domain.uuid):
                 self._domain(host, domain)
             elif domain.other_disks:
-                its = (OTHER_DISKS, host, domain.uuid, "disks", list(domain.other_disks), list(domain.other_disks))
-                self.add(*its, REPORT, _OTHER_DISKS % (domain.name, host))
+                disks_finding = (
+                    OTHER_DISKS,
+                    host,
+                    domain.uuid,
+                    "disks",
+                    list(domain.other_disks),
+                    list(domain.other_disks),
+                )
+                self.add(*disks_finding, REPORT, _OTHER_DISKS % (domain.name, host))
         for uuid in snapshot.folders:
             if uuid not in self.domains[host] and self._is_orphan(snapshot, uuid):
                 hint = "Run bootflow.compute.audit with bootflow_audit_remove_orphans: true to remove the leftover."
@@ -911,9 +920,9 @@ class _Plan:
                 if tap.uuid in self.ledger.instances:
                     self._unplugged(host, tap)
             for name, network in (snapshot.networks or {}).items():
-                for found in network.reservations if network.ours else ():
-                    if not found.used:
-                        self._unused(host, name, found)
+                for reservation in network.reservations if network.ours else ():
+                    if not reservation.used:
+                        self._unused(host, name, reservation)
         for uuid, needed in self.ledger.reservations.items():
             instance = self.ledger.instances[uuid]
             seen = self.evidence.snapshots.get(instance.host or "")
@@ -939,12 +948,12 @@ class _Plan:
     ) -> None:
         name, address, mac = wanted["network"], wanted["address"], wanted["mac"].lower()
         network = networks.get(name)
-        there = network.reservations if network is not None else ()
-        if any(r.mac == mac and r.address == address and r.complete for r in there):
+        reservations = network.reservations if network is not None else ()
+        if any(r.mac == mac and r.address == address and r.complete for r in reservations):
             return
         what = "%s in network %s" % (mac, name)
-        has = ", ".join(r.address for r in there if r.mac == mac and r.complete) or None
-        others = [r.mac for r in there if r.address == address and r.mac != mac]
+        has = ", ".join(r.address for r in reservations if r.mac == mac and r.complete) or None
+        others = [r.mac for r in reservations if r.address == address and r.mac != mac]
         if network is None:
             remedy = "The next boot in libvirt network %s on %s defines it again, with the reservations, and plugs its guests in."
             self.add(MISSING_RESERVATION, host, uuid, what, has, has, REPORT, remedy % (name, host))
@@ -955,21 +964,21 @@ class _Plan:
         else:
             self.add(MISSING_RESERVATION, host, uuid, what, has, address, RESERVE)
 
-    def _unused(self, host: str, network: str, found: Reservation) -> None:
+    def _unused(self, host: str, network: str, reservation: Reservation) -> None:
         """It does no harm: it ends when the ledger gives its address to another guest."""
-        what = "%s in network %s" % (found.mac, network)
-        xml = "<host mac='%s' ip='%s'/>" % (found.mac, found.address)
+        what = "%s in network %s" % (reservation.mac, network)
+        xml = "<host mac='%s' ip='%s'/>" % (reservation.mac, reservation.address)
         remedy = 'If nothing else needs it: virsh net-update %s delete ip-dhcp-host "%s" --live --config' % (
             network,
             xml,
         )
-        self.add(ORPHAN_RESERVATION, host, None, what, found.address, found.address, REPORT, remedy)
+        self.add(ORPHAN_RESERVATION, host, None, what, reservation.address, reservation.address, REPORT, remedy)
 
 
 def _settled(instance: Instance, power_state: int | None, rescued: bool, restarted: bool) -> str:
     if instance.operation == "evacuate":
-        there = power_state == states.RUNNING and instance.vm_state != states.STOPPED
-        return states.ACTIVE if there else states.ERROR
+        runs = power_state == states.RUNNING and instance.vm_state != states.STOPPED
+        return states.ACTIVE if runs else states.ERROR
     if instance.operation in ("resize", "revert_resize"):
         if instance.over and (instance.operation == "resize" or power_state is not None):
             return states.RESIZED  # its new host has all of it

@@ -113,9 +113,9 @@ def plan(
     hosts: t.Optional[t.Collection[str]] = None,
 ) -> list[Finding]:
     """Every difference, sorted by host. :arg hosts: only differences on these; None: all."""
-    found = _Plan(ledger, evidence, remove_orphans).findings
-    found = [f for f in found if hosts is None or f.host in hosts]
-    return sorted(found, key=lambda f: (f.host or "", f.kind, f.what))
+    findings = _Plan(ledger, evidence, remove_orphans).findings
+    findings = [f for f in findings if hosts is None or f.host in hosts]
+    return sorted(findings, key=lambda f: (f.host or "", f.kind, f.what))
 
 
 def _missing_remedy(cable: Cable, off: bool) -> str:
@@ -198,13 +198,17 @@ class _Plan:
         cables = self.cables.get(end.volume_id, ())
         # An instance without a host may still come here.
         names = {None, host, *self._names_of(host)}
-        here = any(c.attached_host in names for c in cables)
-        return here or self._is_moving(end.volume_id, began_at)
+        has_attachment = any(c.attached_host in names for c in cables)
+        return has_attachment or self._is_moving(end.volume_id, began_at)
 
     def _names_of(self, host: str) -> set[str]:
         """The names by which the machine of a compute host answered."""
         machine = self.evidence.compute[host].machine
-        return {h for h, its in self.evidence.compute.items() if machine[1] and its.machine == machine}
+        return {
+            h
+            for h, evidence_of_host in self.evidence.compute.items()
+            if machine[1] and evidence_of_host.machine == machine
+        }
 
     def _is_elsewhere(self, volume_id: str) -> str:
         """Why a session or target may be the attachment's only one: its host in the ledger did not answer. Else ""."""
@@ -327,8 +331,8 @@ class _Plan:
         for lv in sorted(backend.volumes, key=lambda v: (v.kind != SNAPSHOT, v.name)):
             if not self._is_orphan(snapshot, backend, lv):
                 continue
-            kept = [v.name for v in backend.volumes if v.origin == lv.name and v.kind == SNAPSHOT]
-            kept = sorted(set(kept) - removed)
+            snapshot_names = [v.name for v in backend.volumes if v.origin == lv.name and v.kind == SNAPSHOT]
+            snapshot_names = sorted(set(snapshot_names) - removed)
             item = self.ledger.items.get((lv.kind, lv.id))
             why_not = ""
             if item is not None and not self._is_copy(item):
@@ -336,8 +340,8 @@ class _Plan:
                     "The ledger has the volume at %s, where it was not found: this may be the only copy. If the host or"
                     " the backend was renamed, restore the former name; otherwise check both." % item.pool_host
                 )
-            elif lv.kind == VOLUME and kept:
-                why_not = "The volume has snapshots that are kept: %s." % ", ".join(kept)
+            elif lv.kind == VOLUME and snapshot_names:
+                why_not = "The volume has snapshots that are kept: %s." % ", ".join(snapshot_names)
             elif lv.open and not (lv.kind == VOLUME and lv.id in going):
                 why_not = "The volume is open: a target exports it, or a program uses it. Stop its user first."
             has: dict[str, t.Any] = {"size_gb": round(lv.size / GIB, 2)}

@@ -190,8 +190,8 @@ def check_boot_sequence(boot_indexes: t.Iterable[int | None]) -> None:
 
     :raises InvalidBDMBootSequence: another numbering, or no bootable device.
     """
-    found = sorted(index for index in boot_indexes if index is not None and index >= 0)
-    if not found or found != list(range(len(found))):
+    indexes = sorted(index for index in boot_indexes if index is not None and index >= 0)
+    if not indexes or indexes != list(range(len(indexes))):
         raise InvalidBDMBootSequence(
             remedy="Number the bootable devices 0, 1, 2... each once; null or -1 means that a device is not booted from."
         )

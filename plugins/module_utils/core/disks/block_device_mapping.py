@@ -151,25 +151,25 @@ def _one_from_legacy(mapping: t.Mapping[str, t.Any]) -> BlockDevice:
         "delete_on_termination": _true(mapping.get("delete_on_termination")),
         "no_device": _given(mapping.get("no_device")),
     }
-    found = None
+    device = None
     if name == "swap" or _EPHEMERAL.match(name):
         common["delete_on_termination"] = True
         guest_format = "swap" if name == "swap" else None
-        found = BlockDevice(source_type="blank", destination_type="local", guest_format=guest_format, **common)
+        device = BlockDevice(source_type="blank", destination_type="local", guest_format=guest_format, **common)
     elif mapping.get("snapshot_id"):
         uuid = str(mapping["snapshot_id"])
-        found = BlockDevice(source_type="snapshot", destination_type="volume", uuid=uuid, **common)
+        device = BlockDevice(source_type="snapshot", destination_type="volume", uuid=uuid, **common)
     elif mapping.get("volume_id"):
         uuid = str(mapping["volume_id"])
-        found = BlockDevice(source_type="volume", destination_type="volume", uuid=uuid, **common)
+        device = BlockDevice(source_type="volume", destination_type="volume", uuid=uuid, **common)
     elif common["no_device"]:
-        found = BlockDevice(source_type="blank", destination_type="local", **common)
-    if found is None:
+        device = BlockDevice(source_type="blank", destination_type="local", **common)
+    if device is None:
         raise InvalidBDMFormat(
             details="Unrecognized legacy format.", remedy="Give volume_id, snapshot_id, virtual_name or no_device."
         )
-    check_words(found)
-    return found
+    check_words(device)
+    return device
 
 
 # --- devices of an image ----------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def _from_dict(mapping: t.Mapping[str, t.Any]) -> BlockDevice:
     if not values["destination_type"]:
         values["destination_type"] = "local" if source in ("image", "blank") else "volume"
     origin = mapping.get("%s_id" % source) or mapping.get("uuid")
-    found = BlockDevice(
+    device = BlockDevice(
         source_type=source,
         uuid=None if origin is None else str(origin),
         boot_index=_integer(mapping.get("boot_index"), "Boot index is invalid."),
@@ -257,8 +257,8 @@ def _from_dict(mapping: t.Mapping[str, t.Any]) -> BlockDevice:
         no_device=no_device,
         **values,
     )
-    check_words(found)
-    return found
+    check_words(device)
+    return device
 
 
 # --- all of a guest ---------------------------------------------------------------------------------------------------

@@ -125,22 +125,22 @@ def block_device_plan(
 def attached_disk(
     flavor: Flavor,
     bdm: BlockDevice,
-    taken: t.Collection[str],
+    used_names: t.Collection[str],
     properties: t.Mapping[str, t.Any] | None = None,
 ) -> PlannedDisk:
     """A volume attached to an existing guest.
 
-    :arg taken: the names (vda...) of the guest's disks; the volume gets the next free one if it requests none.
+    :arg used_names: the names (vda...) of the guest's disks; the volume gets the next free one if it requests none.
     :raises DevicePathInUse: (409) the requested name is taken.
     :raises InvalidBDM: an invalid mapping; a name that does not fit the bus. :raises UnsupportedHardware: a bus that
         the machine lacks. :raises TooManyDiskDevices: (403) the bus is full.
     """
     check_words(bdm)
     check_disk_bus(bdm)
-    if bdm.device_name and strip_dev(bdm.device_name) in taken:
+    if bdm.device_name and strip_dev(bdm.device_name) in used_names:
         raise DevicePathInUse(path=prepend_dev(bdm.device_name))
     planner = _Planner(flavor, None, properties)
-    planner.taken = set(taken)
+    planner.taken = set(used_names)
     return planner.volume(bdm)
 
 
@@ -156,7 +156,7 @@ def replanned(
     """
     old, new = _Planner(flavor, None, before), _Planner(flavor, image)
     new.taken = {d.dev for d in disks}
-    found = []
+    planned_disks = []
     for disk in disks:
         if disk.kind == "image":
             device_type = "cdrom" if new.of_iso else "disk"
@@ -170,8 +170,8 @@ def replanned(
             dev = free_name(bus, new.taken)
             new.taken.add(dev)
             disk = dataclasses.replace(disk, disk_bus=bus, device_type=device_type, device_name=prepend_dev(dev))
-        found.append(disk)
-    return found
+        planned_disks.append(disk)
+    return planned_disks
 
 
 def resized(
@@ -179,7 +179,7 @@ def resized(
     before: t.Mapping[str, t.Any],
     flavor: Flavor,
     properties: t.Mapping[str, t.Any],
-    kept: t.Collection[str] = (),
+    reserved_names: t.Collection[str] = (),
 ) -> list[PlannedDisk]:
     """The disks of an instance that gets another flavor, in order: the root, local ones, then volumes, which stay as they are.
 
@@ -188,28 +188,28 @@ def resized(
     Swap that the flavor has none of is left out.
 
     :arg before: the former flavor, as the request has it. :arg properties: of the guest: they choose buses
-    :arg kept: names (vda...) that no new disk gets
+    :arg reserved_names: names (vda...) that no new disk gets
     :raises UnsupportedHardware: a bus that the machine lacks. :raises TooManyDiskDevices: (403) the bus is full.
     """
     ephemerals = [d for d in disks if d.kind == "ephemeral"]
     swaps = [d for d in disks if d.kind == "swap"]
     planner = _Planner(flavor, None, properties)
-    planner.taken = {d.dev for d in disks} | set(kept)
-    found = [_with_root_gb(d, flavor) for d in disks if d.kind == "image"]
+    planner.taken = {d.dev for d in disks} | set(reserved_names)
+    planned_disks = [_with_root_gb(d, flavor) for d in disks if d.kind == "image"]
     for disk in ephemerals:
         whole = len(ephemerals) == 1 and disk.size_gb == before["ephemeral_gb"]
-        found.append(dataclasses.replace(disk, size_gb=flavor.ephemeral_gb) if whole else disk)
+        planned_disks.append(dataclasses.replace(disk, size_gb=flavor.ephemeral_gb) if whole else disk)
     if not ephemerals and flavor.ephemeral_gb and not before["ephemeral_gb"]:
-        found.append(planner.blank(flavor.ephemeral_gb))
+        planned_disks.append(planner.blank(flavor.ephemeral_gb))
     for disk in swaps:
         has = disk.size_mb or 0
         size = flavor.swap if has == before["swap"] else min(has, flavor.swap)
         if size or disk.boot_index == 0:
-            found.append(dataclasses.replace(disk, size_mb=size or has))
+            planned_disks.append(dataclasses.replace(disk, size_mb=size or has))
     if not swaps and flavor.swap and not before["swap"]:
-        found.append(planner.blank(flavor.swap, "swap"))
-    found += [d for d in disks if d.kind == "volume"]
-    return sorted(found, key=lambda disk: disk.boot_index != 0)
+        planned_disks.append(planner.blank(flavor.swap, "swap"))
+    planned_disks += [d for d in disks if d.kind == "volume"]
+    return sorted(planned_disks, key=lambda disk: disk.boot_index != 0)
 
 
 def _with_root_gb(disk: PlannedDisk, flavor: Flavor) -> PlannedDisk:
@@ -258,11 +258,11 @@ def on_machine(
     fitted = list(disks)
     if not is_q35(machine) or properties.get("hw_cdrom_bus"):
         return fitted
-    taken = {disk.dev for disk in fitted}
+    used_names = {disk.dev for disk in fitted}
     for number, disk in enumerate(fitted):
         if disk.device_type == "cdrom" and disk.disk_bus == "ide":
-            name = free_name("sata", taken)
-            taken.add(name)
+            name = free_name("sata", used_names)
+            used_names.add(name)
             fitted[number] = dataclasses.replace(disk, disk_bus="sata", device_name=prepend_dev(name))
     return fitted
 

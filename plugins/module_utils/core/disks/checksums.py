@@ -83,8 +83,8 @@ def digest_in(text: str, checksum: Checksum, name: str) -> str:
     bare = []
     for line in text.splitlines():
         line = line.strip()
-        found = _BSD.match(line)
-        pair = (found.group(1), found.group(2)) if found else None
+        match = _BSD.match(line)
+        pair = (match.group(1), match.group(2)) if match else None
         if pair is None:
             other = _GNU.match(line)
             pair = (other.group(2), other.group(1)) if other else None

@@ -172,14 +172,14 @@ def check_name(name: str, bus: str) -> str:
     return name
 
 
-def free_name(bus: str, taken: t.Collection[str], last: bool = False) -> str:
+def free_name(bus: str, used_names: t.Collection[str], last: bool = False) -> str:
     """The first name of the bus that is not taken (with ``last``: the last one-letter name, if it is free).
 
     :raises TooManyDiskDevices: (403) all names are taken. :raises UnsupportedHardware: unknown bus.
     """
     limit = _limit(check_bus(bus))
     order = ([min(limit, 26) - 1] if last else []) + list(range(limit))
-    free = (name for name in (disk_name(bus, index) for index in order) if name not in taken)
+    free = (name for name in (disk_name(bus, index) for index in order) if name not in used_names)
     name = next(free, None)
     if name is None:
         raise TooManyDiskDevices(maximum=limit)

@@ -80,15 +80,15 @@ def detect_formats(read_at: ReadAt, size: int) -> list[str]:
     :arg read_at: returns the bytes at (offset, length), fewer at the end of the file.
     :arg size: bytes of the file.
     """
-    found = []
+    formats = []
     for driver, offset, magic in _MAGICS:
-        if read_at(offset, len(magic)) == magic and driver not in found:
-            found.append(driver)
-    if _is_vmdk_descriptor(read_at(0, 4096)) and "vmdk" not in found:
-        found.append("vmdk")
+        if read_at(offset, len(magic)) == magic and driver not in formats:
+            formats.append(driver)
+    if _is_vmdk_descriptor(read_at(0, 4096)) and "vmdk" not in formats:
+        formats.append("vmdk")
     if size >= 512 and read_at(size - 512, 4) == b"koly":
-        found.append("dmg")
-    return found
+        formats.append("dmg")
+    return formats
 
 
 def _is_vmdk_descriptor(head: bytes) -> bool:
@@ -118,13 +118,13 @@ def check_signature(
     claimed = driver_of(disk_format, image_id)
     if size <= 0:
         raise _refused(image_id, "the file is empty")
-    found = detect_formats(read_at, size)
-    if len(found) > 1:
-        raise _refused(image_id, "the file has the signatures of several formats (%s)" % ", ".join(found))
+    formats = detect_formats(read_at, size)
+    if len(formats) > 1:
+        raise _refused(image_id, "the file has the signatures of several formats (%s)" % ", ".join(formats))
     # A fixed VHD has its signature only at the end, after any bytes: a VHD may look raw.
-    if not found and claimed == "vpc" and size >= 512 and read_at(size - 512, 8) == b"conectix":
-        found = ["vpc"]
-    detected = found[0] if found else "raw"
+    if not formats and claimed == "vpc" and size >= 512 and read_at(size - 512, 8) == b"conectix":
+        formats = ["vpc"]
+    detected = formats[0] if formats else "raw"
     strange = no_disk(read_at(0, 4096)) if detected == "raw" else ""
     if strange:
         raise _refused(
@@ -335,9 +335,9 @@ def no_disk(head: bytes) -> str:
 
     :arg head: the first 4096 bytes.
     """
-    found = next((what for what, at, magic in _NO_DISKS if head[at : at + len(magic)] == magic), "")
-    if found:
-        return found
+    known_kind = next((what for what, at, magic in _NO_DISKS if head[at : at + len(magic)] == magic), "")
+    if known_kind:
+        return known_kind
     compressed = compression_of(head) or _old_compression_of(head)
     if compressed:
         return "a file compressed by %s" % compressed

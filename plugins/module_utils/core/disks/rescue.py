@@ -56,10 +56,10 @@ def rescue_properties(own: t.Mapping[str, t.Any], image: Image, machine: str | N
     """
     if is_stable(image):
         return dict(own)
-    kept = {name: value for name, value in own.items() if name not in HARDWARE}
+    properties = {name: value for name, value in own.items() if name not in HARDWARE}
     if machine:
-        kept["hw_machine_type"] = machine
-    return {**kept, **{name: value for name, value in image.properties.items() if name in HARDWARE}}
+        properties["hw_machine_type"] = machine
+    return {**properties, **{name: value for name, value in image.properties.items() if name in HARDWARE}}
 
 
 def rescue_plan(
@@ -86,8 +86,8 @@ def rescue_plan(
     )
     own = [dataclasses.replace(disk, boot_index=None) for disk in disks]
     stable = is_stable(image)
-    taken = {disk.dev for disk in own} if stable else set()
-    name = free_name(bus, taken)
+    used_names = {disk.dev for disk in own} if stable else set()
+    name = free_name(bus, used_names)
     rescue = PlannedDisk(
         name=DISK,
         kind="image",
@@ -99,14 +99,14 @@ def rescue_plan(
     )
     if stable:
         return [*own, rescue]
-    taken.add(name)
+    used_names.add(name)
     renamed = []
     for index, disk in enumerate(own):
         # A CD-ROM or a lun may not exist on that bus.
         own_bus = bus if index == 0 and disk.device_type == "disk" else disk.disk_bus
         if own_bus == "ide" and is_q35(machine):  # which the guest's own machine has
             own_bus = bus if disk.device_type == "disk" else default_bus("cdrom", properties, machine=machine)
-        name = free_name(own_bus, taken)
-        taken.add(name)
+        name = free_name(own_bus, used_names)
+        used_names.add(name)
         renamed.append(dataclasses.replace(disk, device_name=prepend_dev(name), disk_bus=own_bus))
     return [rescue, *renamed]

@@ -97,8 +97,8 @@ def choose_disks(free: t.Iterable[Disk], requests: t.Sequence[WholeDiskRequest])
     Each gets the smallest one that suffices (of equals the first by path), so that large ones stay free for requests that
     need them. The same input always gives the same disks.
     """
-    left = {str(disk["path"]): dict(disk) for disk in free}
-    ordered = sorted(left.values(), key=lambda disk: (int(disk.get("size_gb") or 0), str(disk["path"])))
+    free_by_path = {str(disk["path"]): dict(disk) for disk in free}
+    ordered = sorted(free_by_path.values(), key=lambda disk: (int(disk.get("size_gb") or 0), str(disk["path"])))
     # The most demanding first: a medium, then the largest size. So no request takes a disk that only another can use.
     turn = sorted(range(len(requests)), key=lambda i: (not requests[i].medium, -requests[i].min_gb))
     chosen: dict[int, list[dict[str, t.Any]]] = {}
@@ -108,5 +108,5 @@ def choose_disks(free: t.Iterable[Disk], requests: t.Sequence[WholeDiskRequest])
         if len(picked) < request.count:
             return None
         chosen[position] = picked
-        ordered = [disk for disk in ordered if not any(disk is taken for taken in picked)]
+        ordered = [disk for disk in ordered if not any(disk is picked_disk for picked_disk in picked)]
     return [disk for position in range(len(requests)) for disk in chosen[position]]

@@ -64,4 +64,4 @@ def from_dict(data: t.Mapping[str, t.Any]) -> BootflowError:
 def _find(cls: type[BootflowError], code: str) -> type[BootflowError] | None:
     if cls.__name__ == code:
         return cls
-    return next((found for child in cls.__subclasses__() if (found := _find(child, code)) is not None), None)
+    return next((match for child in cls.__subclasses__() if (match := _find(child, code)) is not None), None)

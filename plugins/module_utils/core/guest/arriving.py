@@ -269,10 +269,10 @@ def _check_known(node: Node, path: str, guest: Arriving) -> None:
 
 def _check_free(node: Node, path: str, guest: Arriving) -> None:
     """Check that a part which libvirt takes for the guest alone has neither a path nor another program's element."""
-    for each in node.iter():
-        if not isinstance(each.tag, str) or each.tag.startswith("{"):
+    for element in node.iter():
+        if not isinstance(element.tag, str) or element.tag.startswith("{"):
             raise _refused(guest, "has an unknown element in %s" % path)
-        for value in [each.text or "", *each.attrib.values()]:
+        for value in [element.text or "", *element.attrib.values()]:
             if value.strip().startswith("/"):
                 raise _refused(guest, "names %s in %s" % (value.strip(), path))
 
@@ -290,8 +290,8 @@ def _check_metadata(node: Node, guest: Arriving) -> None:
 
 
 def _text(root: Node, path: str) -> str:
-    found = root.findall(path)
-    return (found[0].text or "").strip() if len(found) == 1 else ""
+    elements = root.findall(path)
+    return (elements[0].text or "").strip() if len(elements) == 1 else ""
 
 
 def _check_identity(root: Node, guest: Arriving) -> None:
@@ -429,10 +429,10 @@ def _check_disk(node: Node, guest: Arriving) -> None:
 def _check_volume(node: Node, known: DiskConfig, volume: str, guest: Arriving) -> None:
     if volume not in guest.volumes:
         raise _refused(guest, "has volume %s, which is not connected for it here" % volume)
-    there = parse(guest.volumes[volume])
-    same = known.type == there.get("type") and known.driver_type == "raw"
+    connected_disk = parse(guest.volumes[volume])
+    same = known.type == connected_disk.get("type") and known.driver_type == "raw"
     for tag in ("source", "auth"):
-        wanted, given = there.find(tag), node.find(tag)
+        wanted, given = connected_disk.find(tag), node.find(tag)
         same = same and (wanted is None) == (given is None) and (wanted is None or _is_same(wanted, given))
     if not same:
         raise _refused(guest, "has another source of volume %s than this host" % volume)
@@ -445,7 +445,7 @@ def _is_same(wanted: Node, given: Node) -> bool:
         return False
     if (given.text or "").strip() != (wanted.text or "").strip():
         return False
-    by_tag = [sorted(each, key=lambda n: (n.tag, n.get("name") or "")) for each in (wanted, given)]
+    by_tag = [sorted(element, key=lambda n: (n.tag, n.get("name") or "")) for element in (wanted, given)]
     return all(_is_same(a, b) for a, b in zip(*by_tag))
 
 

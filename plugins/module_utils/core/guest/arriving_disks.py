@@ -69,25 +69,25 @@ def _checked(disk: t.Any, limits: t.Mapping[str, int], uuid: str) -> dict[str, t
     if not isinstance(disk, dict) or not isinstance(disk.get("name"), str):
         raise _refused(uuid, "a disk without a name")
     name, record = disk["name"], disk.get("record")
-    found: dict[str, t.Any] = {
+    checked_disk: dict[str, t.Any] = {
         "name": name,
         "allocated": _number(disk.get("allocated"), uuid, "disk %s" % name),
         "mounted": disk.get("mounted") is True,
     }
     if "size" in disk:
-        found["size"] = _number(disk["size"], uuid, "disk %s" % name)
+        checked_disk["size"] = _number(disk["size"], uuid, "disk %s" % name)
     if "target" in disk:
-        found["target"] = str(disk["target"])
+        checked_disk["target"] = str(disk["target"])
     if name in _BESIDE and record is None:
         called, largest = _BESIDE[name]
-        if not 0 < found.get("size", 1) <= largest:
-            raise _refused(uuid, "%s of %d bytes" % (called, found["size"]))
-        return {**found, "mounted": False, "record": None}
+        if not 0 < checked_disk.get("size", 1) <= largest:
+            raise _refused(uuid, "%s of %d bytes" % (called, checked_disk["size"]))
+        return {**checked_disk, "mounted": False, "record": None}
     if name not in limits:
         raise _refused(uuid, "disk %s, which the ledger does not have" % name)
-    found["record"] = _record(name, record, uuid)
-    _check_size(found, int(limits[name]), uuid)
-    return found
+    checked_disk["record"] = _record(name, record, uuid)
+    _check_size(checked_disk, int(limits[name]), uuid)
+    return checked_disk
 
 
 def _record(name: str, record: t.Any, uuid: str) -> dict[str, t.Any]:

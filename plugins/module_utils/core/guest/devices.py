@@ -147,7 +147,7 @@ def whole_disk_plan(
     :raises InvalidBDM: the bus has no free name.
     """
     bus = default_bus("disk", guest.image_properties, virt_type, machine, arch)
-    taken = {disk.dev for disk in disks}
+    used_names = {disk.dev for disk in disks}
     paths = {disk.path for disk in disks if disk.path}
     planned = []
     for disk in guest.whole_disks:
@@ -158,8 +158,8 @@ def whole_disk_plan(
                 % (path, guest.name, "twice" if path in paths else "no absolute path")
             )
         paths.add(path)
-        name = free_name(bus, taken)
-        taken.add(name)
+        name = free_name(bus, used_names)
+        used_names.add(name)
         planned.append(
             PlannedDisk(
                 name=path,

@@ -118,8 +118,8 @@ def model(properties: Properties, name: str, default: str | None = None, virt_ty
 
 def watchdog_action(flavor: Flavor, properties: Properties, virt_type: str = "kvm") -> str:
     """The image's hw_watchdog_action, else the flavor's, else ``disabled``. :raises UnsupportedHardware: an unknown action."""
-    found = [properties.get("hw_watchdog_action"), flavor.extra_specs.get("hw:watchdog_action"), "disabled"]
-    return one_of("watchdog action", str(next(v for v in found if v not in (None, ""))), WATCHDOG_ACTIONS, virt_type)
+    actions = [properties.get("hw_watchdog_action"), flavor.extra_specs.get("hw:watchdog_action"), "disabled"]
+    return one_of("watchdog action", str(next(v for v in actions if v not in (None, ""))), WATCHDOG_ACTIONS, virt_type)
 
 
 def _check_bus(properties: Properties, kind: str) -> None:

@@ -38,12 +38,12 @@ def seen_in(facts: t.Mapping[str, t.Any]) -> dict[str, Seen]:
     """uuid -> what a host's report says of it; of other instances it has nothing. :arg facts: see hosts.facts.compute_node"""
     complete, at_work = set(facts.get("complete_guests") or ()), set(facts.get("at_work") or ())
     domains = {d["uuid"]: d for d in facts.get("domains") or ()}
-    found = {}
+    seen_by_uuid = {}
     for uuid in {*complete, *at_work, *domains}:
         domain = domains.get(uuid, {})
         guest = (domain.get("power_state"), domain.get("name") or "", domain.get("moving") or "")
-        found[uuid] = Seen(uuid in complete, *guest, at_work=uuid in at_work)
-    return found
+        seen_by_uuid[uuid] = Seen(uuid in complete, *guest, at_work=uuid in at_work)
+    return seen_by_uuid
 
 
 def verdict(seen: Seen, in_ledger: bool) -> str:

@@ -37,8 +37,8 @@ class Outcome:
         cls, answer: t.Mapping[str, t.Any], error: errors.BootflowError | None, vm_state: str | None = None
     ) -> Outcome:
         """Return what a host answered. See guest_of()."""
-        power_state, gone = guest_of(answer, error)
-        return cls(power_state, error, vm_state, gone)
+        power_state, domain_missing = guest_of(answer, error)
+        return cls(power_state, error, vm_state, domain_missing)
 
 
 def vm_state_after(rule: states.Action, fails_to: str | None, outcome: Outcome) -> str | None:
@@ -73,19 +73,19 @@ def accept_missing_domains(problems: Errors) -> tuple[Answers, dict[str, errors.
 
     Returns the answers of these instances, and the errors of the others.
     """
-    gone = {uuid for uuid, error in problems.items() if isinstance(error, errors.InstanceNotFound)}
-    off: Answers = {uuid: {"changed": True, "power_state": states.NOSTATE, "gone": True} for uuid in gone}
-    return off, {uuid: error for uuid, error in problems.items() if uuid not in gone}
+    missing_uuids = {uuid for uuid, error in problems.items() if isinstance(error, errors.InstanceNotFound)}
+    off: Answers = {uuid: {"changed": True, "power_state": states.NOSTATE, "gone": True} for uuid in missing_uuids}
+    return off, {uuid: error for uuid, error in problems.items() if uuid not in missing_uuids}
 
 
 def not_restarted(answers: t.Mapping[str, Item]) -> set[str]:
     """Return the instances whose guests did not restart when they were asked: a hard reboot follows."""
-    return {uuid for uuid, its in answers.items() if not its.get("error") and its.get("restarted") is False}
+    return {uuid for uuid, answer in answers.items() if not answer.get("error") and answer.get("restarted") is False}
 
 
 def with_reset_guests(answers: Answers, deaf: t.Collection[str]) -> Answers:
     """Mark guests as forced that were rebooted hard because they did not restart. :arg deaf: see not_restarted()"""
-    return {uuid: {**its, "forced": uuid in deaf or bool(its.get("forced"))} for uuid, its in answers.items()}
+    return {uuid: {**answer, "forced": uuid in deaf or bool(answer.get("forced"))} for uuid, answer in answers.items()}
 
 
 # --- on the controller --------------------------------------------------------------------------------------------------
@@ -124,15 +124,15 @@ def summary_of(
 
     :arg vm_state: see vm_state_after(). :arg missing: the note of one whose domain is missing, where that is no error
     """
-    gone = answer.get("gone")
+    domain_missing = answer.get("gone")
     return {
         "name": item["name"],
         "uuid": item["uuid"],
         "host": host,
         "vm_state": vm_state or item["vm_state"],
-        "power_state": states.NOSTATE if gone else answer.get("power_state") or item["power_state"],
+        "power_state": states.NOSTATE if domain_missing else answer.get("power_state") or item["power_state"],
         "forced": bool(answer.get("forced")),
-        "note": missing if gone else item.get("note", ""),
+        "note": missing if domain_missing else item.get("note", ""),
         "error": None if error is None else error.as_dict(),
     }
 

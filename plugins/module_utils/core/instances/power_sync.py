@@ -105,7 +105,7 @@ def decide(
     :raises InvalidInput: there is no such power state.
     """
     if power_state not in POWER_STATES:
-        known_ones = ", ".join("%d (%s)" % each for each in POWER_STATES.items())
+        known_ones = ", ".join("%d (%s)" % state_and_name for state_and_name in POWER_STATES.items())
         raise InvalidInput(reason="unknown power_state %r" % (power_state,), remedy="Known are: %s." % known_ones)
     if known.host != host:
         reason = "During the sync_power process the instance has moved from host %s to host %s" % (host, known.host)

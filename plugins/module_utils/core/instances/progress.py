@@ -47,12 +47,14 @@ class Progress:
     def percent(self, memory_mb: int) -> int:
         """Return the copied part of all, from 0 to 100. :arg memory_mb: of the guest, whose memory counts before it begins to go."""
         memory = (self.memory_total, self.memory_remaining) if self.memory_total else (memory_mb << 20, memory_mb << 20)
-        total, left = self.disk_total + memory[0], self.disk_remaining + memory[1]
-        return max(0, min(100, 100 * (total - left) // total)) if total else 0
+        total, rest = self.disk_total + memory[0], self.disk_remaining + memory[1]
+        return max(0, min(100, 100 * (total - rest) // total)) if total else 0
 
 
 def remaining(values: t.Mapping[str, t.Any]) -> str:
     """Return the rest to copy, for a person: "disks 300 of 1024 MiB, memory 512 of 512 MiB". :arg values: with FIELDS"""
     parts = {"disks": "disk", "memory": "memory"}
-    found = {what: (values[name + "_remaining"] >> 20, values[name + "_total"] >> 20) for what, name in parts.items()}
-    return ", ".join("%s %d of %d MiB" % (what, *its) for what, its in found.items() if values[parts[what] + "_total"])
+    amounts = {what: (values[name + "_remaining"] >> 20, values[name + "_total"] >> 20) for what, name in parts.items()}
+    return ", ".join(
+        "%s %d of %d MiB" % (what, *pair) for what, pair in amounts.items() if values[parts[what] + "_total"]
+    )

@@ -49,22 +49,22 @@ def limits_of(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> dict[s
 
     :raises InvalidInput: not a mapping, an unknown resource, or a limit that is not an integer from -1 to 2147483647.
     """
-    found = {**dict.fromkeys((*RESOURCES, PORTS), UNLIMITED), **DEFAULTS}
+    limits = {**dict.fromkeys((*RESOURCES, PORTS), UNLIMITED), **DEFAULTS}
     quotas = mapping_of_quotas(quotas, "the quotas")
     projects = mapping_of_quotas(quotas.get("projects"), "projects of the quotas")
     where_mine = "quotas of project %s" % project
-    mine = mapping_of_quotas(projects.get(project), "the " + where_mine)
-    for where, source in (("quotas", quotas), (where_mine, mine)):
+    project_quotas = mapping_of_quotas(projects.get(project), "the " + where_mine)
+    for where, source in (("quotas", quotas), (where_mine, project_quotas)):
         for name, value in source.items():
             if (name == "projects" and source is quotas) or is_volume_resource(name):
                 continue
-            if name not in found:
+            if name not in limits:
                 raise InvalidInput(
                     reason="%s: unknown resource %r" % (where, name),
-                    remedy="%sKnown: %s." % (question(str(name), found), ", ".join(found)),
+                    remedy="%sKnown: %s." % (question(str(name), limits), ", ".join(limits)),
                 )
-            found[name] = limit_of_quota(value, where, name)
-    return found
+            limits[name] = limit_of_quota(value, where, name)
+    return limits
 
 
 def limited(quotas: t.Optional[t.Mapping[str, t.Any]], project: str) -> frozenset[str]:

@@ -271,8 +271,8 @@ def _rule(action: str) -> Action:
 
 def undone(vm_state: str, power_state: int) -> str | None:
     """The action that makes the guest of an instance again what the instance is; None: it is not otherwise."""
-    found = (name for name, rule in ACTIONS.items() if rule.result == vm_state and power_state in rule.undone_by)
-    return next(found, None)
+    actions = (name for name, rule in ACTIONS.items() if rule.result == vm_state and power_state in rule.undone_by)
+    return next(actions, None)
 
 
 def settled(action: str, vm_state: str, power_state: int | None, rescued: bool = False, restarted: bool = False) -> str:

@@ -123,7 +123,7 @@ def wanted_interfaces(
     :arg entries: ``instance``; ``network`` (or Nova's ``net_id``), ``subnet``, ``fixed_ip``, ``tag``.
     :arg project: named where there is no network.
     """
-    found = []
+    interfaces = []
     for path, entry in _sound(entries, _ATTACHED, problems):
         before = len(problems.errors)
         if entry.get("port_id"):
@@ -139,10 +139,10 @@ def wanted_interfaces(
                 asked["network"] = _only_network(entry, catalogue, project)
             request = requested_interface(asked, 1, catalogue, path, problems)
             if request is not None and len(problems.errors) == before:
-                found.append(WantedInterface(path, canonical(entry["instance"]), request))
+                interfaces.append(WantedInterface(path, canonical(entry["instance"]), request))
         for problem in problems.errors[before:]:
             problem["status"] = STATUSES.get(problem["code"], problem["status"])
-    return found
+    return interfaces
 
 
 def _only_network(entry: t.Mapping[str, t.Any], catalogue: Catalogue, project: str) -> str:
@@ -163,7 +163,7 @@ def named_interfaces(entries: t.Sequence[t.Any], problems: Problems) -> list[Nam
 
     :arg entries: ``instance``, and one or more of ``port_id``, ``mac_address``, ``network`` (or ``net_id``), ``fixed_ip``, ``tag``.
     """
-    found = []
+    interfaces = []
     for path, entry in _sound(entries, _DETACHED, problems):
         if len(entry) == 1:
             error = InvalidInput(
@@ -173,7 +173,7 @@ def named_interfaces(entries: t.Sequence[t.Any], problems: Problems) -> list[Nam
             problems.add(path, error)
             continue
         address, mac = entry.get("fixed_ip"), entry.get("mac_address")
-        found.append(
+        interfaces.append(
             NamedInterface(
                 path=path,
                 instance=canonical(entry["instance"]),
@@ -184,7 +184,7 @@ def named_interfaces(entries: t.Sequence[t.Any], problems: Problems) -> list[Nam
                 tag=entry.get("tag"),
             )
         )
-    return found
+    return interfaces
 
 
 def _sound(
@@ -215,7 +215,7 @@ def _sound(
 def take_met(wanted: t.Sequence[WantedInterface], ports: t.Sequence[PortRecord]) -> dict[int, PortRecord]:
     """Return the wanted interfaces of an instance (by their numbers) that are there already, each with its own port: as many as can be, in any
     order of their names."""
-    taken: dict[int, int] = {}  # place of a port -> number of the interface that has it
+    number_of_port: dict[int, int] = {}  # place of a port -> number of the interface that has it
 
     def take(number: int, tried: set[int]) -> bool:
         """Whether the interface gets a port, where needed one that another has, which gets another one then."""
@@ -223,11 +223,11 @@ def take_met(wanted: t.Sequence[WantedInterface], ports: t.Sequence[PortRecord])
             if place in tried or not wanted[number].is_met_by(port):
                 continue
             tried.add(place)
-            if place not in taken or take(taken[place], tried):
-                taken[place] = number
+            if place not in number_of_port or take(number_of_port[place], tried):
+                number_of_port[place] = number
                 return True
         return False
 
     for number in sorted(range(len(wanted)), key=lambda n: -wanted[n].conditions):
         take(number, set())
-    return {number: ports[place] for place, number in taken.items()}
+    return {number: ports[place] for place, number in number_of_port.items()}

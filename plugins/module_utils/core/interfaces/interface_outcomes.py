@@ -46,9 +46,9 @@ def detach_of(item: Item) -> dict[str, t.Any]:
 
 def stays_in_ledger(error: errors.BootflowError) -> errors.BootflowError:
     """Return ``error``, which others may have too, for an interface that the instance keeps in the ledger."""
-    found = errors.from_dict(error.as_dict())
-    found.remedy = "The ledger has the interface: run the same command again, or detach it. %s" % error.remedy
-    return found
+    kept_error = errors.from_dict(error.as_dict())
+    kept_error.remedy = "The ledger has the interface: run the same command again, or detach it. %s" % error.remedy
+    return kept_error
 
 
 def left_host(item: Item, host: str) -> errors.BootflowError:

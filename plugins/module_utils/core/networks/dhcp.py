@@ -15,18 +15,18 @@ if t.TYPE_CHECKING:  # hosts load this file, and need no more
 def options(subnet: t.Mapping[str, t.Any], forward: str, mtu: int | None) -> list[str]:
     """dnsmasq's options for a subnet, besides what libvirt sets itself: the address, its gateway as router (with forward none it
     sets none), and itself as DNS server."""
-    found = []
+    lines = []
     if mtu is not None:
-        found.append("dhcp-option=option:mtu,%d" % int(mtu))
+        lines.append("dhcp-option=option:mtu,%d" % int(mtu))
     servers = [address for address in subnet.get("dns_nameservers") or () if ":" not in address]
     if servers:
-        found.append(",".join(["dhcp-option=option:dns-server", *servers]))
+        lines.append(",".join(["dhcp-option=option:dns-server", *servers]))
     routes = [(route["destination"], route["nexthop"]) for route in subnet.get("host_routes") or ()]
     if routes:
         # A guest that gets routes ignores the router (RFC 3442).
         routes += [("0.0.0.0/0", str(subnet["gateway_ip"]))] if forward != "none" else []
-        found.append(",".join(["dhcp-option=option:classless-static-route", *(part for r in routes for part in r)]))
-    return found
+        lines.append(",".join(["dhcp-option=option:classless-static-route", *(part for r in routes for part in r)]))
+    return lines
 
 
 def reservations(

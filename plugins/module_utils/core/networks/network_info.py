@@ -144,18 +144,18 @@ def _network(port: PortRecord, network: Network, project_id: str, bridge: str | 
 def _subnets(port: PortRecord, network: Network) -> list[Data]:
     """The subnets in which the port has an address, each with these addresses."""
     by_id = {subnet.id: subnet for subnet in network.subnets}
-    found: dict[str, Data] = {}
+    subnets: dict[str, Data] = {}
     for fixed in port.fixed_ips:
         subnet_id = fixed["subnet_id"]
-        if subnet_id not in found:
+        if subnet_id not in subnets:
             if subnet_id not in by_id:
                 raise SubnetNotFound(
                     subnet_id=subnet_id,
                     remedy="Put the subnet of port %s back into network %s." % (port.id, network.name),
                 )
-            found[subnet_id] = _subnet(by_id[subnet_id])
-        found[subnet_id]["ips"].append(_ip(fixed["ip_address"], "fixed", floating_ips=[]))
-    return list(found.values())
+            subnets[subnet_id] = _subnet(by_id[subnet_id])
+        subnets[subnet_id]["ips"].append(_ip(fixed["ip_address"], "fixed", floating_ips=[]))
+    return list(subnets.values())
 
 
 def _subnet(subnet: Subnet) -> Data:

@@ -184,10 +184,10 @@ def entries_of(kind: str, data: t.Any, problems: Problems, short: str = "") -> l
         pairs = [("%s[%s]" % (kind, _named(value, index)), value) for index, value in enumerate(data)]
     else:
         problems.add(kind, InvalidInput(message="must be a list of mappings", remedy="Write one list item per entry."))
-    found = []
+    entries = []
     for path, value in pairs:
         if isinstance(value, Mapping):
-            found.append(Fields(value, path, problems))
+            entries.append(Fields(value, path, problems))
         else:
             problems.add(
                 path,
@@ -195,4 +195,4 @@ def entries_of(kind: str, data: t.Any, problems: Problems, short: str = "") -> l
                     message="must be a mapping with a name", remedy="Write name: and the other fields below it."
                 ),
             )
-    return found
+    return entries

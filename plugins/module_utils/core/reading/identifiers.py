@@ -19,7 +19,7 @@ def reservation_id(rng: t.Any) -> str:
 
     :arg rng: a random.Random.
     """
-    return "r-" + "".join(rng.choice(_RESERVATION_CHARS) for _each in range(8))
+    return "r-" + "".join(rng.choice(_RESERVATION_CHARS) for _place in range(8))
 
 
 def generate_password(rng: t.Any, length: int = 12) -> str:
@@ -31,6 +31,6 @@ def generate_password(rng: t.Any, length: int = 12) -> str:
     rng.shuffle(symbols)
     symbols = symbols[:length]
     everything = "".join(PASSWORD_SYMBOLS)
-    symbols += [rng.choice(everything) for _each in range(length - len(symbols))]
+    symbols += [rng.choice(everything) for _place in range(length - len(symbols))]
     rng.shuffle(symbols)
     return "".join(symbols)

@@ -100,12 +100,12 @@ def parse_version_range(text: str) -> list[tuple[str, tuple[int, ...]]]:
     """``>=6.0,<8`` as comparisons. Raises InvalidInput."""
     result = []
     for predicate in text.split(","):
-        found = _PREDICATE.match(predicate)
-        if found is None:
+        match = _PREDICATE.match(predicate)
+        if match is None:
             raise InvalidInput(
                 reason="bad version range %r" % text, remedy="Write it like this: >=6.0,<8 (img_hv_requested_version)."
             )
-        result.append((found.group(1), tuple(int(p) for p in found.group(2).split("."))))
+        result.append((match.group(1), tuple(int(p) for p in match.group(2).split("."))))
     return result
 
 

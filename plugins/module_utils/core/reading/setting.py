@@ -153,13 +153,13 @@ def _mapping(value: t.Any) -> dict[str, t.Any]:
 
 
 def _numbers(value: t.Any) -> dict[str, float]:
-    found = {}
+    numbers = {}
     for key, item in _mapping(value).items():
         number = to_number(item)
         if number is None:
             raise Unfit("%s: %s" % (key, item))
-        found[key] = number
-    return found
+        numbers[key] = number
+    return numbers
 
 
 def _entries(value: t.Any) -> t.Any:
@@ -306,14 +306,14 @@ class Setting:
 
     def argument(self) -> dict[str, t.Any]:
         """An option's entry in an argument spec."""
-        found: dict[str, t.Any] = {"type": self.of.type}
+        spec: dict[str, t.Any] = {"type": self.of.type}
         if self.of.elements:
-            found["elements"] = self.of.elements
+            spec["elements"] = self.of.elements
         if self.choices:
-            found["choices"] = list(self.choices)
+            spec["choices"] = list(self.choices)
         if self.required:
-            found["required"] = True
-        return found
+            spec["required"] = True
+        return spec
 
     def read(self, value: t.Any, called: str = "") -> t.Any:
         """``value`` as this setting's type; None gives the default.
@@ -327,10 +327,10 @@ class Setting:
         called = called or self.variable
         check_size(value, called)
         try:
-            found = self.of.read(value)
-            if self.choices and found not in self.choices:
+            result = self.of.read(value)
+            if self.choices and result not in self.choices:
                 raise Unfit
-            if (self.least is not None and found < self.least) or (self.most is not None and found > self.most):
+            if (self.least is not None and result < self.least) or (self.most is not None and result > self.most):
                 raise Unfit
         except BootflowError as error:
             message = "%s: %s" % (called, error.message)
@@ -343,7 +343,7 @@ class Setting:
                 got = getattr(error, "got", _WHOLE)
                 message += ", got %s" % _shown(value if got is _WHOLE else got)
             raise InvalidInput(message=message, remedy=REMEDY) from None
-        return found
+        return result
 
 
 def _shown(value: t.Any) -> str:

@@ -32,9 +32,9 @@ def too_deep(value: t.Any) -> bool:
     for _depth in range(DEEPEST):
         items = (
             item
-            for each in level
-            if isinstance(each, (list, tuple, dict))
-            for item in (each.values() if isinstance(each, dict) else each)
+            for container in level
+            if isinstance(container, (list, tuple, dict))
+            for item in (container.values() if isinstance(container, dict) else container)
         )
         level = list({id(item): item for item in items}.values())  # what YAML's aliases repeat is looked at once
         if not level:
@@ -64,13 +64,13 @@ def _size(value: t.Any, sizes: dict[int, int]) -> int:
 
 def _written(value: t.Any) -> int:
     """The number of items of all lists and mappings in a value, each counted once."""
-    found: dict[int, t.Any] = {}
+    containers: dict[int, t.Any] = {}
     level = [value]
     while level:
-        new = {id(e): e for e in level if isinstance(e, (list, tuple, dict)) and id(e) not in found}
-        found.update(new)
+        new = {id(e): e for e in level if isinstance(e, (list, tuple, dict)) and id(e) not in containers}
+        containers.update(new)
         level = [item for e in new.values() for item in (e.values() if isinstance(e, dict) else e)]
-    return sum(len(each) for each in found.values())
+    return sum(len(container) for container in containers.values())
 
 
 def check_size(value: t.Any, called: str) -> None:
@@ -107,19 +107,19 @@ def check_variable(name: str, variables: t.Mapping[str, t.Any]) -> None:
 
 def _templates(value: t.Any) -> set[str]:
     """The templates in a value: what aliases repeat is looked at once."""
-    found = set()
+    templates = set()
     seen: set[int] = set()
     waiting: list[t.Any] = [[value]]
     while waiting:
-        each = waiting.pop()
-        for item in each.values() if isinstance(each, dict) else each:
+        container = waiting.pop()
+        for item in container.values() if isinstance(container, dict) else container:
             if isinstance(item, str):
                 if "{" in item and ("{{" in item or "{%" in item):
-                    found.add(item)
+                    templates.add(item)
             elif isinstance(item, (list, tuple, dict)) and id(item) not in seen:
                 seen.add(id(item))
                 waiting.append(item)
-    return found
+    return templates
 
 
 def deep(called: str) -> InvalidInput:

@@ -56,33 +56,33 @@ class Catalogue:
 
     def flavor(self, name_or_id: str) -> Flavor:
         """:raises FlavorNotFound: unknown, or disabled."""
-        found = _find(self.flavors, name_or_id, "flavorid")
-        if found is None:
+        flavor = _find(self.flavors, name_or_id, "flavorid")
+        if flavor is None:
             raise FlavorNotFound(flavor_id=name_or_id, remedy=suggestion(name_or_id, self.flavors, "bootflow_flavors"))
-        if found.disabled:
+        if flavor.disabled:
             raise FlavorNotFound(
                 message="Flavor %s is disabled." % name_or_id,
                 remedy="Choose another flavor, or write disabled: false for this one.",
             )
-        return found
+        return flavor
 
     def image(self, name_or_id: str) -> Image:
         """:raises ImageNotFound: unknown. :raises InvalidRequest: the errors of its entry in the catalogue."""
-        found = _find(self.images, name_or_id, "id")
-        if found is None:
+        image = _find(self.images, name_or_id, "id")
+        if image is None:
             raise ImageNotFound(image_id=name_or_id, remedy=suggestion(name_or_id, self.images, "bootflow_images"))
-        if found.name in self.image_errors:
-            raise InvalidRequest(self.image_errors[found.name])
-        return found
+        if image.name in self.image_errors:
+            raise InvalidRequest(self.image_errors[image.name])
+        return image
 
     def network(self, name_or_id: str) -> Network:
         """:raises NetworkNotFound: unknown."""
-        found = _find(self.networks, name_or_id, "id")
-        if found is None:
+        network = _find(self.networks, name_or_id, "id")
+        if network is None:
             raise NetworkNotFound(
                 network_id=name_or_id, remedy=suggestion(name_or_id, self.networks, "bootflow_networks")
             )
-        return found
+        return network
 
     def subnet(self, name_or_id: str) -> tuple[Network, Subnet]:
         """A subnet named without its network.
@@ -162,9 +162,9 @@ def parse_images(images: t.Any) -> dict[str, Image]:
     """
     problems = Problems()
     image_errors: dict[str, list[dict[str, t.Any]]] = {}
-    found = _read_all("images", images, read_image, problems, "id", image_errors)
+    images_by_name = _read_all("images", images, read_image, problems, "id", image_errors)
     problems.raise_if_any()
-    return {name: image for name, image in found.items() if name not in image_errors}
+    return {name: image for name, image in images_by_name.items() if name not in image_errors}
 
 
 def _read_all(
@@ -176,14 +176,14 @@ def _read_all(
     later: dict[str, list[dict[str, t.Any]]] | None = None,
 ) -> dict[str, t.Any]:
     """:arg later: is given the errors of entries with a name, which are then not among the ``problems``."""
-    found: dict[str, t.Any] = {}
+    entries: dict[str, t.Any] = {}
     ids: dict[str, str] = {}
     for fields in entries_of(kind, data, problems, short="public_key" if kind == "keypairs" else ""):
         fields.problems = Problems()
         name = fields.name("name")
         entry = read(fields, name)
         fields.unknown()
-        if name and name in found:
+        if name and name in entries:
             fields.wrong("name", "%r is used twice" % name, "Give each of the %s a name of its own." % kind)
         if id_field:
             if getattr(entry, id_field) in ids:
@@ -192,12 +192,12 @@ def _read_all(
                     id_field, "%s is also the id of %s" % (getattr(entry, id_field), other), "Ids must differ."
                 )
             ids[getattr(entry, id_field)] = name
-        found[name] = entry
+        entries[name] = entry
         if later is None or not name:
             problems.extend(fields.problems.errors)
         elif fields.problems.errors:
             later.setdefault(name, []).extend(fields.problems.errors)
-    return found
+    return entries
 
 
 def _read_flavor(fields: Fields, name: str) -> Flavor:

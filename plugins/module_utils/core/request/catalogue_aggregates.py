@@ -43,26 +43,26 @@ def read_aggregates(
     :arg host_zones: the zones that hosts name themselves; conflicts with aggregates are reported.
     """
     known = frozenset(hosts)
-    found = []
+    aggregates = []
     names: set[str] = set()
     for fields in entries_of("aggregates", data, problems):
         name = fields.name("name")
         if name and name in names:
             fields.wrong("name", "%r is used twice" % name, "Give each of the aggregates a name of its own.")
         names.add(name)
-        found.append(Aggregate(name=name, hosts=_hosts(fields, known, groups), metadata=_metadata(fields)))
+        aggregates.append(Aggregate(name=name, hosts=_hosts(fields, known, groups), metadata=_metadata(fields)))
         fields.unknown()
-    _check_zones(found, host_zones, problems)
-    return tuple(found)
+    _check_zones(aggregates, host_zones, problems)
+    return tuple(aggregates)
 
 
 def aggregates_by_host(aggregates: t.Iterable[Aggregate]) -> dict[str, tuple[Aggregate, ...]]:
     """host -> its aggregates in order, for hosts in aggregates."""
-    found: dict[str, list[Aggregate]] = {}
+    aggregates_of: dict[str, list[Aggregate]] = {}
     for aggregate in aggregates:
         for host in aggregate.hosts:
-            found.setdefault(host, []).append(aggregate)
-    return {host: tuple(of_host) for host, of_host in found.items()}
+            aggregates_of.setdefault(host, []).append(aggregate)
+    return {host: tuple(of_host) for host, of_host in aggregates_of.items()}
 
 
 def zones_by_host(aggregates: t.Iterable[Aggregate]) -> dict[str, str]:
@@ -76,13 +76,13 @@ def zones_by_host(aggregates: t.Iterable[Aggregate]) -> dict[str, str]:
 
 
 def _hosts(fields: Fields, known: frozenset[str], groups: t.Mapping[str, t.Sequence[str]]) -> frozenset[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for index, requested in enumerate(fields.items("hosts")):
         name = str(requested)
         if isinstance(requested, str) and name in groups:
-            found.update(host for host in groups[name] if host in known)
+            names.update(host for host in groups[name] if host in known)
         elif isinstance(requested, str) and name in known:
-            found.add(name)
+            names.add(name)
         else:
             fields.problems.add(
                 "%s[%d]" % (fields.at("hosts"), index),
@@ -90,7 +90,7 @@ def _hosts(fields: Fields, known: frozenset[str], groups: t.Mapping[str, t.Seque
                     host=name, remedy="Name compute hosts of the inventory, or groups that have such hosts."
                 ),
             )
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _metadata(fields: Fields) -> dict[str, str]:

@@ -23,7 +23,7 @@ def read_server_groups(data: t.Any, default_project: str, problems: Problems) ->
     :arg data: a list of {name, policy, rules, project, id}, a mapping of them keyed by name, or None. ``policies``, a
         list of one, is Nova's former name of ``policy``.
     """
-    found: dict[Key, ServerGroup] = {}
+    groups_by_key: dict[Key, ServerGroup] = {}
     ids: dict[str, str] = {}
     for fields in entries_of("server_groups", data, problems):
         name = fields.name("name")
@@ -35,7 +35,7 @@ def read_server_groups(data: t.Any, default_project: str, problems: Problems) ->
             id=group_id, name=name, policy=policy, max_server_per_host=_most_per_host(fields, policy), project=project
         )
         fields.unknown()
-        if name and (project, name) in found:
+        if name and (project, name) in groups_by_key:
             fields.wrong(
                 "name",
                 "%r is used twice in project %s" % (name, project),
@@ -44,8 +44,8 @@ def read_server_groups(data: t.Any, default_project: str, problems: Problems) ->
         elif group_id in ids:
             fields.wrong("id", "%s is also the id of %s" % (group_id, ids[group_id]), "Ids must differ.")
         ids[group_id] = name
-        found[project, name] = group
-    return found
+        groups_by_key[project, name] = group
+    return groups_by_key
 
 
 def find_server_group(groups: t.Mapping[Key, ServerGroup], project: str, name_or_id: str) -> ServerGroup:

@@ -111,10 +111,10 @@ def _read_headers(fields: Fields) -> dict[str, str]:
 
 def _read_image_id(fields: Fields, name: str) -> str:
     """Hosts name files by it."""
-    found = fields.name("id", catalogue_id("image", name), 128)
-    if found and not _FILE_ID.match(found):
+    image_id = fields.name("id", catalogue_id("image", name), 128)
+    if image_id and not _FILE_ID.match(image_id):
         fields.wrong("id", "must begin with a letter or digit, and have letters, digits, _ and - only")
-    return found
+    return image_id
 
 
 def _check_url(fields: Fields, url: str) -> None:

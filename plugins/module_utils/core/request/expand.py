@@ -43,28 +43,30 @@ def first_names(request: ServerRequest) -> tuple[str, str]:
 
 
 def names_of_all(
-    requests: t.Sequence[ServerRequest], there: t.Mapping[tuple[str, str], t.Container[str]]
+    requests: t.Sequence[ServerRequest], names_in_ledger: t.Mapping[tuple[str, str], t.Container[str]]
 ) -> list[list[str]]:
     """The names of each request's instances (server_names) with that of the first instance as it is: it was made while the count was another
     one. A name that another request has is that one's.
 
-    :arg there: project and name of a request -> names of instances of it that exist.
+    :arg names_in_ledger: project and name of a request -> names of instances of it that exist.
     """
     named = [server_names(r) for r in requests]
-    found = [_names_with(r, n, there.get((r.project, r.name), ())) for r, n in zip(requests, named)]
-    if found == named:
-        return found
-    times = Counter((r.project, n) for r, names in zip(requests, found) for n in names)
+    names_as_present = [
+        _names_with(r, n, names_in_ledger.get((r.project, r.name), ())) for r, n in zip(requests, named)
+    ]
+    if names_as_present == named:
+        return names_as_present
+    times = Counter((r.project, n) for r, names in zip(requests, names_as_present) for n in names)
     return [
-        names if times[r.project, its[0]] > 1 and its[0] not in names else its
-        for r, names, its in zip(requests, named, found)
+        names if times[r.project, present_names[0]] > 1 and present_names[0] not in names else present_names
+        for r, names, present_names in zip(requests, named, names_as_present)
     ]
 
 
-def _names_with(request: ServerRequest, names: t.Sequence[str], there: t.Container[str]) -> list[str]:
+def _names_with(request: ServerRequest, names: t.Sequence[str], names_in_ledger: t.Container[str]) -> list[str]:
     first, *others = names
-    if first not in there:
-        first = next((name for name in first_names(request) if name in there), first)
+    if first not in names_in_ledger:
+        first = next((name for name in first_names(request) if name in names_in_ledger), first)
     return [first, *others]
 
 

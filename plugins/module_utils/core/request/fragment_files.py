@@ -37,14 +37,14 @@ def state_of_files(dirs: t.Iterable[str] = ()) -> tuple[tuple[str, int, int], ..
 
     :raises InvalidInput: a folder or file that cannot be read.
     """
-    found = []
+    states = []
     for path in _paths(dirs):
         try:
             status = os.stat(path)
         except OSError as error:
             raise _unreadable(path, error) from None
-        found.append((path, status.st_mtime_ns, status.st_size))
-    return tuple(found)
+        states.append((path, status.st_mtime_ns, status.st_size))
+    return tuple(states)
 
 
 def _paths(dirs: t.Iterable[str]) -> t.Iterator[str]:

@@ -234,10 +234,10 @@ def _most(entry: t.Mapping[str, t.Any]) -> int:
 def _secrets(entry: t.Mapping[str, t.Any], path: str) -> GuestSecrets:
     problems = Problems()
     password = entry.get("admin_password")
-    found = GuestSecrets(
+    secrets = GuestSecrets(
         requested_user_data(entry.get("user_data"), entry.get("user_data_base64"), path, problems),
         requested_files(entry.get("injected_files") or (), NO_LIMITS, path + ".injected_files", problems),
         None if password is None or password == "" else str(password),
     )
     problems.raise_if_any()
-    return found
+    return secrets

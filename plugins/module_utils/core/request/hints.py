@@ -50,7 +50,7 @@ def requested_hints(
     form; the ledger resolves names), ``query`` JSON text, addresses their short form. Hints without effect (an empty
     list or query) are left out.
     """
-    found: dict[str, t.Any] = {}
+    read_hints: dict[str, t.Any] = {}
     group = None
     for name, value in hints.items():
         at = "%s.%s" % (path, name)
@@ -62,16 +62,16 @@ def requested_hints(
             if name == GROUP:
                 group = catalogue.server_group(project, value)
                 _check_enforced(group, options)
-                found[name] = group.id
+                read_hints[name] = group.id
             elif name in _READERS and name not in options.extra_hint_names:
                 read = _READERS[name](value)
                 if read:
-                    found[name] = read
+                    read_hints[name] = read
             else:
-                found[name] = value
-    for name, contradiction in _contradictions(found, options):
+                read_hints[name] = value
+    for name, contradiction in _contradictions(read_hints, options):
         problems.add("%s.%s" % (path, name), contradiction)
-    return found, group
+    return read_hints, group
 
 
 def _bad_query(reason: str) -> InvalidInput:

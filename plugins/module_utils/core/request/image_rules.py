@@ -78,7 +78,7 @@ def image_errors(
 
 def property_errors(properties: t.Mapping[str, t.Any]) -> t.Iterator[BootflowError]:
     """Yield the errors of properties that only this collection's controller reads, with any boot source of the guest."""
-    for rule in (lambda its: config_drive_wanted(False, None, its), shutdown_timeout):
+    for rule in (lambda image_properties: config_drive_wanted(False, None, image_properties), shutdown_timeout):
         try:
             rule(properties)
         except InvalidInput as error:

@@ -43,7 +43,7 @@ def requested_networks(
         return ()
     if requested == "none" or not requested:
         return ()
-    found: list[NetworkRequest] = []
+    requests: list[NetworkRequest] = []
     for index, item in enumerate(requested):
         where = "%s[%d]" % (path, index)
         request = requested_interface(
@@ -51,12 +51,14 @@ def requested_networks(
         )
         if request is None:
             continue
-        if not options.allow_duplicate_networks and any(request.network == other.network for other in found):
+        if not options.allow_duplicate_networks and any(request.network == other.network for other in requests):
             problems.add(where, NetworkDuplicated(network_id=request.network))
         with problems.collect(where):
-            check_overlap(catalogue.network(str(request.network)), [catalogue.network(str(o.network)) for o in found])
-        found.append(request)
-    return tuple(found)
+            check_overlap(
+                catalogue.network(str(request.network)), [catalogue.network(str(o.network)) for o in requests]
+            )
+        requests.append(request)
+    return tuple(requests)
 
 
 def check_overlap(network: Network, others: t.Iterable[Network]) -> None:
@@ -65,11 +67,11 @@ def check_overlap(network: Network, others: t.Iterable[Network]) -> None:
     :raises InvalidInput: the host would have one range in two libvirt networks.
     """
     for other in others:
-        for mine, its in itertools.product(network.host_ranges, other.host_ranges):
-            if network.source != other.source and overlap(parse_cidr(mine), parse_cidr(its)):
+        for own_range, other_range in itertools.product(network.host_ranges, other.host_ranges):
+            if network.source != other.source and overlap(parse_cidr(own_range), parse_cidr(other_range)):
                 raise InvalidInput(
                     message="network %s (%s) overlaps with network %s (%s): both are managed, and one host cannot have both"
-                    % (network.name, mine, other.name, its),
+                    % (network.name, own_range, other.name, other_range),
                     remedy="Give one of them another cidr in bootflow_networks, or request only one of them. A subnet with"
                     " gateway_ip: null may overlap: hosts have no address in it.",
                 )

@@ -64,7 +64,7 @@ def requested_block_devices(
     :arg root_device_name: the name of the image's root disk, such as /dev/vda.
     :arg find_image: the catalogue's; it raises ImageNotFound.
     """
-    found = []
+    devices = []
     for index, item in enumerate(requested):
         where = "%s[%d]" % (path, index)
         device = None
@@ -76,12 +76,12 @@ def requested_block_devices(
             problems.add(where, error)
         with problems.collect(where):
             device = _of_image(device, find_image)
-        found.append(device)
-    if len(found) == len(requested) and not boots(found, has_image):
+        devices.append(device)
+    if len(devices) == len(requested) and not boots(devices, has_image):
         problems.add(
             path, InvalidBDMBootSequence(remedy="Give image, or one device boot_index 0; then 1, 2, ... without gaps.")
         )
-    return tuple(found)
+    return tuple(devices)
 
 
 def legacy_block_devices(
@@ -106,13 +106,13 @@ def legacy_block_devices(
     with problems.collect(path):
         name, own_root = root_name(image), brings_root(image) is not None
     image_id = image.id if image is not None else None
-    found = from_legacy(plain, image_id, name, own_root)
-    for index, device in enumerate(found[-len(plain) :] if plain else ()):
+    devices = from_legacy(plain, image_id, name, own_root)
+    for index, device in enumerate(devices[-len(plain) :] if plain else ()):
         for error in _refusals(device, image is not None, max_count, name):
             problems.add("%s[%d]" % (path, index), error)
-    if found and not boots(found, own_root):
+    if devices and not boots(devices, own_root):
         problems.add(path, InvalidBDMBootSequence(remedy="Give image, or a volume or snapshot to boot from."))
-    return tuple(found)
+    return tuple(devices)
 
 
 def root_name(image: t.Optional[Image]) -> str:
@@ -231,8 +231,8 @@ def _one(item: t.Mapping[str, t.Any], has_image: bool) -> BlockDevice:
 
 
 def _number(item: t.Mapping[str, t.Any], field: str, details: str) -> t.Optional[int]:
-    found: t.Optional[int] = None if item.get(field) is None else _value(to_integer, item[field], details)
-    return found
+    number: t.Optional[int] = None if item.get(field) is None else _value(to_integer, item[field], details)
+    return number
 
 
 def _of_image(device: BlockDevice, find_image: FindImage) -> BlockDevice:

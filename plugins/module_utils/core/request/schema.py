@@ -238,11 +238,11 @@ def entry_errors(
     if not isinstance(entry, t.Mapping):
         return [_error(path, MalformedRequestBody(reason="an instance must be a mapping, not %s" % _kind(entry)))]
     odd = list(_odd(entry, path))
-    found = []
+    entry_problems = []
     for error in validator.errors(_with_text_keys(entry) if odd else entry):
-        found += _explain(error, validator.schema, path, refused)
-    told = {each["path"] for each in found}
-    return found + [_error(where, error) for where, error in odd if where not in told]
+        entry_problems += _explain(error, validator.schema, path, refused)
+    reported_paths = {problem["path"] for problem in entry_problems}
+    return entry_problems + [_error(where, error) for where, error in odd if where not in reported_paths]
 
 
 def _odd(value: t.Any, path: str) -> t.Iterator[tuple[str, BootflowError]]:
@@ -325,7 +325,7 @@ def _extras(error: t.Any) -> list[t.Any]:
 
 
 def _unknown(path: str, name: str, schema: t.Mapping[str, t.Any], refused: t.Collection[str]) -> dict[str, t.Any]:
-    known = sorted(n for n, each in schema.get("properties", {}).items() if not _is_refused(each, refused))
+    known = sorted(n for n, subschema in schema.get("properties", {}).items() if not _is_refused(subschema, refused))
     where = _join(path, name)
     if "x-code" in schema:
         return _coded(where, schema, "%s is not a valid key" % _cut(name))
@@ -382,7 +382,7 @@ def _words(error: t.Any, value: str) -> str:
     if keyword == "uniqueItems":
         return "must not have the same item twice"
     if keyword in ("anyOf", "oneOf"):
-        return "%smust be %s" % (value, " or ".join(dict.fromkeys(_alternative(each) for each in limit)))
+        return "%smust be %s" % (value, " or ".join(dict.fromkeys(_alternative(schema_part) for schema_part in limit)))
     if keyword == "not":
         return "%sis not allowed here" % value
     if keyword == "dependentRequired":

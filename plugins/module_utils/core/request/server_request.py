@@ -84,10 +84,10 @@ def parse_requests(
             problems.add(path, error)
             continue
         entry = without_nulls(raw)
-        found = entry_errors(validator, entry, path, _refused_words(entry, options))
-        problems.extend(found)
+        entry_problems = entry_errors(validator, entry, path, _refused_words(entry, options))
+        problems.extend(entry_problems)
         if isinstance(entry, t.Mapping):
-            bad = {_top_field(error["path"], path) for error in found}
+            bad = {_top_field(error["path"], path) for error in entry_problems}
             requests.append((path, _Entry(entry, bad, path, catalogue, options, limits, problems).request()))
     _check_count(requests, options.max_count, problems)
     _check_batch(requests, problems)
@@ -115,7 +115,7 @@ class _Limits:
         self.problems = problems
         self._read: dict[str, dict[str, int]] = {}
 
-    def of(self, project: str) -> dict[str, int]:
+    def limits_of_project(self, project: str) -> dict[str, int]:
         if project not in self._read:
             self._read[project] = DEFAULTS
             with self.problems.collect("bootflow_quotas"):
@@ -170,7 +170,7 @@ class _Entry:
             )
         user_data = requested_user_data(self.get("user_data"), self.get("user_data_base64"), self.path, self.problems)
         project = self.text("project", self.options.default_project)
-        limits = self.limits.of(project)
+        limits = self.limits.limits_of_project(project)
         files = requested_files(self.get("injected_files", ()), limits, self.at("injected_files"), self.problems)
         key_name, key_data = self._key()
         hints, group = self._hints(project)
@@ -478,7 +478,7 @@ def _check_batch(requests: t.Sequence[tuple[str, ServerRequest]], problems: Prob
         if not request.name:
             continue
         if key in names:
-            problems.add(path + ".name", _taken(request.name, names[key]))
+            problems.add(path + ".name", _duplicate_name(request.name, names[key]))
             continue
         names[key] = path
         if request.max_count > 1:
@@ -489,11 +489,11 @@ def _check_batch(requests: t.Sequence[tuple[str, ServerRequest]], problems: Prob
         base, dash, number = request.name.rpartition("-")
         count, other = series.get((request.project, base), (0, ""))
         if dash and number.isascii() and number.isdigit() and number == str(int(number)) and 1 <= int(number) <= count:
-            problems.add(path + ".name", _taken(request.name, other))
+            problems.add(path + ".name", _duplicate_name(request.name, other))
     _check_addresses(requests, problems)
 
 
-def _taken(name: str, other: str) -> InvalidInput:
+def _duplicate_name(name: str, other: str) -> InvalidInput:
     return InvalidInput(
         message="Name %s is also the name of an instance of %s" % (ascii(name), other),
         remedy="Give each entry a name of its own within its project, or use count.",

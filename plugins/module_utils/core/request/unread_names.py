@@ -69,16 +69,18 @@ def unread_names(
 
     :arg read_elsewhere: names that aggregates compare.
     """
-    found = {
+    strangers_by_thing = {
         ("extra specs of flavor", flavor.name): _strangers(flavor.extra_specs, EXTRA_SPECS, read_elsewhere, frozenset())
         for flavor in flavors
     }
     for image in images:
         known = IMAGE_PROPERTIES | DESCRIPTIONS
-        found["properties of image", image.name] = _strangers(image.properties, known, read_elsewhere, _FORMER)
+        strangers_by_thing["properties of image", image.name] = _strangers(
+            image.properties, known, read_elsewhere, _FORMER
+        )
     return [
         "The %s %s have names that nothing reads: %s." % (of_what, name, ", ".join(strangers))
-        for (of_what, name), strangers in found.items()
+        for (of_what, name), strangers in strangers_by_thing.items()
         if strangers
     ]
 
@@ -102,19 +104,19 @@ def unread_requirements(flavors: t.Iterable[Flavor], filters: t.Collection[str],
     """
     sentences = []
     for flavor in flavors:
-        found = []
+        unread_specs = []
         for name in sorted(n for n, value in flavor.extra_specs.items() if str(value) != ""):
             scope, colon, rest = name.partition(":")
             if own_filters or _SCOPED.match(name) or name in _UNSCOPED:
                 continue
             if colon:
                 near = "" if scope in _SCOPES else nearest(scope, _SCOPES)
-                found += ["%s (did you mean %s:%s?)" % (name, near, rest)] if near else []
+                unread_specs += ["%s (did you mean %s:%s?)" % (name, near, rest)] if near else []
             elif _OF_AGGREGATES not in filters and (name not in FACTS or _OF_FACTS not in filters):
-                found.append("%s (%s)" % (name, _would_read(name)))
-        if found:
+                unread_specs.append("%s (%s)" % (name, _would_read(name)))
+        if unread_specs:
             text = "The extra specs of flavor %s have names that no enabled filter reads: %s. Add the filter to bootflow_enabled_filters, or"
-            sentences.append((text + " remove the names.") % (flavor.name, ", ".join(found)))
+            sentences.append((text + " remove the names.") % (flavor.name, ", ".join(unread_specs)))
     return sentences
 
 

@@ -114,10 +114,10 @@ def claim_test(
         ("vcpu", "VCPU", node.vcpus, node.vcpus_used, request.total_vcpus, limits.get("vcpu")),
     )
     reasons = [_test(*test, log) for test in tests]
-    found = [r for r in reasons if r is not None] + list(parts_reasons)
-    if found:
+    refusals = [r for r in reasons if r is not None] + list(parts_reasons)
+    if refusals:
         raise ComputeResourcesUnavailable(
-            reason="; ".join(found),
+            reason="; ".join(refusals),
             remedy="The scheduler tries another host. Free resources on the host, or raise its allocation ratio.",
         )
 
@@ -179,9 +179,11 @@ def overhead_of(
     :arg settings: bootflow_instance_overhead, some of OVERHEADS.
     :arg emulator_isolated: the emulator's threads get their own CPU.
     """
-    of = {name: settings.get(name, 0) for name in OVERHEADS}
+    amounts = {name: settings.get(name, 0) for name in OVERHEADS}
     return Overhead(
-        memory_mb=estimate_overhead(vcpus, memory_mb, of["memory_mb"], of["memory_mb_per_vcpu"], of["memory_percent"]),
-        disk_gb=math.ceil(of["disk_gb"]),
-        vcpus=math.ceil(of["vcpus"]) + emulator_isolated,
+        memory_mb=estimate_overhead(
+            vcpus, memory_mb, amounts["memory_mb"], amounts["memory_mb_per_vcpu"], amounts["memory_percent"]
+        ),
+        disk_gb=math.ceil(amounts["disk_gb"]),
+        vcpus=math.ceil(amounts["vcpus"]) + emulator_isolated,
     )

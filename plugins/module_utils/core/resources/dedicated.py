@@ -103,10 +103,10 @@ def allocate(
         return None
     devices: t.Sequence[tuple[PciRequest, t.Sequence[PciDevice]]] = ()
     if request.pci:
-        found = pools.choose_devices(pci, request.pci, _cells(fitted))
-        if found is None:
+        chosen_devices = pools.choose_devices(pci, request.pci, _cells(fitted))
+        if chosen_devices is None:
             return None
-        devices = found
+        devices = chosen_devices
     whole: Disks = ()
     if request.disks:
         chosen = choose_disks(disks, request.disks)

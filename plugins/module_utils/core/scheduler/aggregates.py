@@ -39,11 +39,11 @@ class Membership:
     @cached_property
     def metadata(self) -> dict[str, frozenset[str]]:
         """All metadata keys with the entries of their comma lists, over all aggregates."""
-        found: dict[str, set[str]] = {}
+        values_by_key: dict[str, set[str]] = {}
         for aggregate in self.aggregates:
             for key, value in aggregate.metadata.items():
-                found.setdefault(key, set()).update(entry.strip() for entry in str(value).split(","))
-        return {key: frozenset(entries) for key, entries in found.items()}
+                values_by_key.setdefault(key, set()).update(entry.strip() for entry in str(value).split(","))
+        return {key: frozenset(entries) for key, entries in values_by_key.items()}
 
     def entries(self, key: str) -> frozenset[str]:
         """The entries of the comma lists of one metadata key; empty where no aggregate has it."""

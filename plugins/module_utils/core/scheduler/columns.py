@@ -74,10 +74,10 @@ class LazyHosts(t.Sequence[HostState]):
     def __getitem__(self, index: t.Any) -> t.Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        found = self._made[index]
-        if found is None:
-            found = self._made[index] = self._make(int(index) % len(self))
-        return found
+        value = self._made[index]
+        if value is None:
+            value = self._made[index] = self._make(int(index) % len(self))
+        return value
 
 
 class Fleet:
@@ -184,30 +184,30 @@ class Fleet:
 
         :arg of: the attributes that ``key`` reads. If the hosts with equal ones are known, ``key`` runs once for each kind.
         """
-        found = self._groups.get(name)
-        if found is None:
-            found = self._groups[name] = self._group(key, of)
-        return found
+        cached_groups = self._groups.get(name)
+        if cached_groups is None:
+            cached_groups = self._groups[name] = self._group(key, of)
+        return cached_groups
 
-    def _group(self, key: t.Callable[[HostState], t.Hashable], of: t.Sequence[str]) -> Groups:
+    def _group(self, key: t.Callable[[HostState], t.Hashable], attributes: t.Sequence[str]) -> Groups:
         seen: dict[t.Hashable, int] = {}
-        if not of or not all(a in self._alike or a in self._given for a in of):
+        if not attributes or not all(a in self._alike or a in self._given for a in attributes):
             codes = [seen.setdefault(key(h), len(seen)) for h in self.hosts]
             return Groups(np.array(codes, dtype=np.int64), list(seen))
-        first, kinds = self._kinds(tuple(of))
+        first, kinds = self._kinds(tuple(attributes))
         codes = [seen.setdefault(key(self.hosts[int(row)]), len(seen)) for row in first]
         return Groups(np.array(codes, dtype=np.int64)[kinds] if len(codes) != 1 else kinds * 0, list(seen))
 
-    def _kinds(self, of: tuple[str, ...]) -> tuple[t.Sequence[int], Column]:
+    def _kinds(self, attributes: tuple[str, ...]) -> tuple[t.Sequence[int], Column]:
         """Return the hosts that are equal in these attributes: one row of each kind, and the kind of every row."""
-        found = self._kinds_of.get(of)
-        if found is None:
-            found = self._kinds_of[of] = self._make_kinds(of)
-        return found
+        cached_kinds = self._kinds_of.get(attributes)
+        if cached_kinds is None:
+            cached_kinds = self._kinds_of[attributes] = self._make_kinds(attributes)
+        return cached_kinds
 
-    def _make_kinds(self, of: tuple[str, ...]) -> tuple[t.Sequence[int], Column]:
-        if len(of) == 1:
-            name = of[0]
+    def _make_kinds(self, attributes: tuple[str, ...]) -> tuple[t.Sequence[int], Column]:
+        if len(attributes) == 1:
+            name = attributes[0]
             labels = self._alike[name] if name in self._alike else self._given[name]
             if isinstance(labels, np.ndarray):
                 if len(labels) and labels.min() == labels.max():  # as in most fleets
@@ -216,7 +216,7 @@ class Fleet:
             if isinstance(labels, Same):
                 return ([0] if len(self) else []), np.zeros(len(self), dtype=np.int64)
             return _first_and_kind_of(labels)
-        parts = [self._kinds((name,)) for name in of]
+        parts = [self._kinds((name,)) for name in attributes]
         several = [(first, codes) for first, codes in parts if len(first) > 1]
         if len(several) <= 1:
             return several[0] if several else parts[0]
@@ -230,18 +230,18 @@ class Fleet:
 
     def numa(self, row: int) -> HostNUMATopology | None:
         """The host's cells with their current use."""
-        left = self._dedicated.get(row)
-        return left.numa if left is not None else self.hosts[row].numa_topology
+        dedicated = self._dedicated.get(row)
+        return dedicated.numa if dedicated is not None else self.hosts[row].numa_topology
 
     def pci_devices(self, row: int) -> t.Sequence[PciDevice]:
         """The host's free devices."""
-        left = self._dedicated.get(row)
-        return left.pci if left is not None else self.hosts[row].pci_devices
+        dedicated = self._dedicated.get(row)
+        return dedicated.pci if dedicated is not None else self.hosts[row].pci_devices
 
     def free_disks(self, row: int) -> t.Sequence[t.Mapping[str, t.Any]]:
         """The host's free whole disks."""
-        left = self._dedicated.get(row)
-        return left.disks if left is not None else self.hosts[row].free_disks
+        dedicated = self._dedicated.get(row)
+        return dedicated.disks if dedicated is not None else self.hosts[row].free_disks
 
     def machine_names(self) -> t.Sequence[str]:
         """For each row one of the names of its machine, the same for all of them."""
@@ -253,7 +253,7 @@ class Fleet:
     def names_of(self, host: str) -> set[str]:
         """All names of a host's machine."""
         machine = self.machines.get(host, host)
-        return {host, *(name for name, its in self.machines.items() if its == machine)}
+        return {host, *(name for name, machine_of_name in self.machines.items() if machine_of_name == machine)}
 
     @property
     def is_one_row_each(self) -> bool:
@@ -266,12 +266,14 @@ class Fleet:
         """Members of the group on the machine of each row, including those placed in this request."""
         counts = self._group_counts.get(group.id)
         if counts is None:
-            there: dict[str, int] = {}
+            members_on: dict[str, int] = {}
             for host, number in group.host_counts.items():
                 machine = self.machines.get(host, host)
-                there[machine] = there.get(machine, 0) + number
-            names = self.machine_names() if there else ()
-            counts = np.array([there.get(h, 0) for h in names] if there else np.zeros(len(self)), dtype=np.int64)
+                members_on[machine] = members_on.get(machine, 0) + number
+            names = self.machine_names() if members_on else ()
+            counts = np.array(
+                [members_on.get(h, 0) for h in names] if members_on else np.zeros(len(self)), dtype=np.int64
+            )
             self._group_counts[group.id] = counts
         return counts
 
@@ -317,9 +319,9 @@ class Fleet:
             from ..resources.numa.topology import NUMALimits
 
             request = dedicated.DedicatedRequest.of(spec)
-            taken = dedicated.allocate(before.numa, before.pci, before.disks, request, NUMALimits.of_claim(limits))
-            if taken is not None:
-                self._dedicated[row] = _Dedicated(taken.numa, taken.free_pci, taken.free_disks)
+            allocation = dedicated.allocate(before.numa, before.pci, before.disks, request, NUMALimits.of_claim(limits))
+            if allocation is not None:
+                self._dedicated[row] = _Dedicated(allocation.numa, allocation.free_pci, allocation.free_disks)
         elif self._before.get(row):
             self._dedicated[row] = self._before[row].pop()
 

@@ -202,10 +202,10 @@ def _weights(entries: dict[int, dict[str, t.Any]], ranking: Ranking) -> list[int
 
 def scores(ranking: Ranking, position: int) -> list[dict[str, t.Any]]:
     """Return the score that each weigher gives to the host at a position of the ranking."""
-    found = []
+    entries = []
     for scale in ranking.scales:
         raw = float(scale.raw[position])
-        found.append(
+        entries.append(
             {
                 "name": scale.weigher.name,
                 "text": scale.weigher.amount(raw),
@@ -215,7 +215,7 @@ def scores(ranking: Ranking, position: int) -> list[dict[str, t.Any]]:
                 "score": float(scale.part[position]),
             }
         )
-    return found
+    return entries
 
 
 def _nearest_miss(
@@ -240,22 +240,22 @@ def nearest(entries: dict[int, dict[str, t.Any]], against: dict[int, list[Agains
     A host rejected without numbers qualifies only if that is its sole rejection.
     """
     best: tuple[t.Any, int] | None = None
-    for row, found in against.items():
-        unmeasured = sum(r["missing"] is None for dummy, r in found)
-        if entries[row]["passed"] or (unmeasured and len(found) > 1):
+    for row, rejections in against.items():
+        unmeasured = sum(r["missing"] is None for dummy, r in rejections)
+        if entries[row]["passed"] or (unmeasured and len(rejections) > 1):
             continue
         if any(verdict["passed"] is None for verdict in entries[row]["filters"]):
             continue
-        gap = max(r["missing"] / r["needed"] if r["missing"] is not None else 0.0 for dummy, r in found)
-        key = (len(found), unmeasured, gap)
+        gap = max(r["missing"] / r["needed"] if r["missing"] is not None else 0.0 for dummy, r in rejections)
+        key = (len(rejections), unmeasured, gap)
         if best is None or key < best[0]:
             best = (key, row)
     return None if best is None else best[1]
 
 
-def miss(host: t.Mapping[str, t.Any], found: t.Sequence[Against]) -> dict[str, t.Any]:
+def miss(host: t.Mapping[str, t.Any], rejections: t.Sequence[Against]) -> dict[str, t.Any]:
     """The host of a nearest miss, and all that is against it."""
-    return {"host": host["host"], "node": host["node"], "missing": [rejection for dummy, rejection in found]}
+    return {"host": host["host"], "node": host["node"], "missing": [rejection for dummy, rejection in rejections]}
 
 
 def explanation_text(decision: t.Mapping[str, t.Any], limit: int | None = None, things: str = "hosts") -> list[str]:
@@ -366,21 +366,27 @@ def summary(decision: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     }
 
 
-def summary_text(told: t.Mapping[str, t.Any], things: str = "hosts") -> str:
+def summary_text(overview: t.Mapping[str, t.Any], things: str = "hosts") -> str:
     """A summary in sentences, without the smallest change. :arg things: what the hosts are, in the plural."""
     classes = []
-    for each in told["rejected"]:
+    for rejection_class in overview["rejected"]:
         several = "%d %s, %s%s" % (
-            each["hosts"],
+            rejection_class["hosts"],
             things,
-            "the nearest is " if each["missing"] is not None else "as ",
-            each["best"],
+            "the nearest is " if rejection_class["missing"] is not None else "as ",
+            rejection_class["best"],
         )
-        who = each["best"] if each["hosts"] == 1 else several
-        reason = each["reason"].rstrip(".")
-        classes.append("%s%s (%s)" % (each["filter"] + " rejected " if each["filter"] else "", who, reason))
-    text = "Of %s: %s." % (counted(told["hosts"], things), "; ".join(classes))
-    return "%s Nearest miss: %s." % (text, told["nearest_miss"]["text"].rstrip(".")) if told["nearest_miss"] else text
+        who = rejection_class["best"] if rejection_class["hosts"] == 1 else several
+        reason = rejection_class["reason"].rstrip(".")
+        classes.append(
+            "%s%s (%s)" % (rejection_class["filter"] + " rejected " if rejection_class["filter"] else "", who, reason)
+        )
+    text = "Of %s: %s." % (counted(overview["hosts"], things), "; ".join(classes))
+    return (
+        "%s Nearest miss: %s." % (text, overview["nearest_miss"]["text"].rstrip("."))
+        if overview["nearest_miss"]
+        else text
+    )
 
 
 def _names(decision: t.Mapping[str, t.Any]) -> Named:

@@ -20,9 +20,9 @@ def aggregate_groups(fleet: Fleet) -> Groups:
 
     def key(host: HostState) -> Membership:
         ids = tuple(map(id, host.aggregates))
-        found = made.get(ids)
-        if found is None:
-            found = made[ids] = Membership(host.aggregates)
-        return found
+        membership = made.get(ids)
+        if membership is None:
+            membership = made[ids] = Membership(host.aggregates)
+        return membership
 
     return fleet.groups("aggregates", key, ("aggregates",))

@@ -106,12 +106,12 @@ class Placement:
     @property
     def counts(self) -> list[FilterCount]:
         """The hosts before and after each filter that was asked last, up to the one that left none."""
-        found = []
+        filter_counts = []
         start = self._start
         for filter_, end in self._counts:
-            found.append(FilterCount(filter_.name, start, end))
+            filter_counts.append(FilterCount(filter_.name, start, end))
             start = end
-        return found
+        return filter_counts
 
     def select(self, uuids: t.Sequence[str]) -> list[Selection]:
         """A host for each of these instances, or for none: see select_destinations()."""
@@ -190,7 +190,7 @@ class Placement:
             return
         self._start = len(ranking)
         last: int | None = changed
-        left: dict[int, int] = {}
+        remaining: dict[int, int] = {}
         for filter_ in self._concerned:
             if not len(ranking):
                 break
@@ -199,19 +199,19 @@ class Placement:
             elif last is not None and not filter_.passes(self.fleet, self.spec, last):
                 ranking.drop(last)
                 last = None
-            left[id(filter_)] = len(ranking)
+            remaining[id(filter_)] = len(ranking)
         if not len(ranking):
-            self._count_again(left)
+            self._count_again(remaining)
         ranking.update(changed)
 
-    def _count_again(self, left: t.Mapping[int, int]) -> None:
-        """Record the filters that _filter_again() asked, for the text that there is no host. :arg left: hosts after each filter, by its id()."""
+    def _count_again(self, remaining: t.Mapping[int, int]) -> None:
+        """Record the filters that _filter_again() asked, for the text that there is no host. :arg remaining: hosts after each filter, by its id()."""
         self._counts = []
         end = self._start
         for filter_ in self._repeated:
             if not end:
                 break
-            end = left.get(id(filter_), end)
+            end = remaining.get(id(filter_), end)
             self._counts.append((filter_, end))
 
     def _random(self, uuids: t.Sequence[str]) -> random.Random:
@@ -242,15 +242,15 @@ class Placement:
             ranking.shuffle_best(self._random(uuids))
         self._counts, self._start = counts
         chosen = set(self.taken)
-        found: list[Alternate] = []
+        alternates: list[Alternate] = []
         for position in ranking.order:
             row = int(ranking.rows[position])
             if row not in chosen:
                 host, nodename, node_id = self.fleet.place(row)
-                found.append(Alternate(host, nodename, dict(self._limits_of(row)), node_id))
-                if len(found) == wanted:
+                alternates.append(Alternate(host, nodename, dict(self._limits_of(row)), node_id))
+                if len(alternates) == wanted:
                     break
-        return tuple(found)
+        return tuple(alternates)
 
     def _limits_of(self, row: int) -> dict[str, t.Any]:
         if row not in self._limits:
@@ -259,10 +259,10 @@ class Placement:
 
     def _note_limits(self, rows: t.Iterable[int]) -> None:
         new = [row for row in dict.fromkeys(rows) if row not in self._limits]
-        each = [filter_.limits_each(self.fleet, new) for filter_ in self._limiting] if new else []
+        limits_by_filter = [filter_.limits_each(self.fleet, new) for filter_ in self._limiting] if new else []
         for number, row in enumerate(new):
             limits: dict[str, t.Any] = {}
-            for of_rows in each:
+            for of_rows in limits_by_filter:
                 limits.update(of_rows[number])
             if self.spec.numa_topology is None:
                 limits.pop("numa_topology", None)  # of a user's filter
@@ -285,10 +285,10 @@ class Placement:
         decision = None
         if self.options.explain or (self.options.explain_failures and len(self.fleet)):
             decision = explain(self.fleet, self.spec, self.filters, self.candidates, uuid)
-        left = requested - len(self.taken)
-        if decision is not None and decision["nearest_miss"] and left > 1:
-            self._of_each(decision["nearest_miss"], left)
-        told = None if decision is None or not decision["hosts"] else summary(decision)
+        remaining = requested - len(self.taken)
+        if decision is not None and decision["nearest_miss"] and remaining > 1:
+            self._of_each(decision["nearest_miss"], remaining)
+        overview = None if decision is None or not decision["hosts"] else summary(decision)
         parts = ["There are not enough hosts available."]
         if self.taken:
             parts.append(
@@ -297,17 +297,17 @@ class Placement:
             )
         if self.why_none:
             parts.append(self.why_none)
-        elif told is not None:
-            parts.append(summary_text(told))
+        elif overview is not None:
+            parts.append(summary_text(overview))
         elif self.counts:
             results = [str(c) for c in self.counts]
             parts.append(
                 "Filtering removed all hosts for the request with instance ID '%s'. Filter results: %s"
                 % (uuid, results)
             )
-        change = told and told["nearest_miss"] and told["nearest_miss"]["smallest_change"]
+        change = overview and overview["nearest_miss"] and overview["nearest_miss"]["smallest_change"]
         remedy = "Smallest change: %s. With --check the same boot explains each host." % change if change else None
-        if told is not None and {each["filter"] for each in told["rejected"]} == {"ComputeFilter"}:
+        if overview is not None and {rejection["filter"] for rejection in overview["rejected"]} == {"ComputeFilter"}:
             remedy = "Bring hosts up, so that they report (bootflow.compute.heartbeat), or enable them (bootflow.compute.host)."
         return NoValidHost(
             reason=" ".join(parts),
@@ -319,20 +319,23 @@ class Placement:
             decision=decision,
         )
 
-    def _of_each(self, near: dict[str, t.Any], left: int) -> None:
+    def _of_each(self, near: dict[str, t.Any], remaining: int) -> None:
         """Say what the smallest change is enough for: the next instance; and what is enough for all that found no host.
 
-        :arg left: instances without a host, two or more.
+        :arg remaining: instances without a host, two or more.
         """
         change = near["smallest_change"]
-        if change is None or all(each["what"] == "setting" for each in change["changes"]):
+        if change is None or all(setting_change["what"] == "setting" for setting_change in change["changes"]):
             return
-        change["text"] = "for the next of the %d instances that found no host, %s" % (left, change["text"])
+        change["text"] = "for the next of the %d instances that found no host, %s" % (remaining, change["text"])
         row = next(int(r) for r in self.candidates if self.fleet.place(int(r))[:2] == (near["host"], near["node"]))
         placed = self.taken.count(row)
-        more = enough_for(self.fleet, self.spec, row, self.filters, left, self._limits_of(row), placed)
+        more = enough_for(self.fleet, self.spec, row, self.filters, remaining, self._limits_of(row), placed)
         if more:
-            change["text"] += "; for %s, %s more free there" % ("both" if left == 2 else "all %d" % left, more)
+            change["text"] += "; for %s, %s more free there" % (
+                "both" if remaining == 2 else "all %d" % remaining,
+                more,
+            )
 
 
 def limits_of(filters: t.Iterable[Filter], fleet: Fleet, spec: RequestSpec, row: int) -> dict[str, t.Any]:

@@ -210,11 +210,11 @@ def user_classes(options: SchedulerOptions) -> UserClasses:
 
 def declared(classes: t.Iterable[type]) -> tuple[Setting, ...]:
     """The settings of filters and weighers, each once."""
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for cls in classes:
         for setting in getattr(cls, "settings", ()):
-            found.setdefault(setting.name, setting)
-    return tuple(found.values())
+            settings.setdefault(setting.name, setting)
+    return tuple(settings.values())
 
 
 def load_user_classes(dirs: t.Iterable[str]) -> UserClasses:
@@ -222,17 +222,17 @@ def load_user_classes(dirs: t.Iterable[str]) -> UserClasses:
 
     A missing folder counts as empty. Raises InvalidInput for a file that cannot be loaded and for a name already in use.
     """
-    found: UserClasses = {}
+    classes: UserClasses = {}
     for folder in dirs:
         if not os.path.isdir(folder):
             continue
         for entry in sorted(os.listdir(folder)):
             if entry.endswith(".py") and not entry.startswith(("_", ".")):
-                _load(os.path.join(folder, entry), found)
-    return found
+                _load(os.path.join(folder, entry), classes)
+    return classes
 
 
-def _load(path: str, found: UserClasses) -> None:
+def _load(path: str, classes: UserClasses) -> None:
     module_name = "bootflow_user_filter_%s" % hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
@@ -257,12 +257,12 @@ def _load(path: str, found: UserClasses) -> None:
         if not (_is_filter(value) or is_weigher(value)):
             continue
         name = getattr(value, "name", "") or value.__name__
-        if name in found or name in reserved:
-            owner = found[name][1] if name in found else "bootflow.compute"
+        if name in classes or name in reserved:
+            owner = classes[name][1] if name in classes else "bootflow.compute"
             raise InvalidInput(
                 reason="%s of %s is already the name of one of %s" % (name, path, owner), remedy="Give it another name."
             )
-        found[name] = (value, path)
+        classes[name] = (value, path)
 
 
 def _is_filter(cls: type) -> bool:

@@ -150,10 +150,10 @@ def enough_for(
 
     :arg limits: limits of a claim on this host. :arg placed: instances of the request that are placed there already.
     """
-    taken = {"memory_mb": spec.memory_mb, "disk_gb": 1024 * spec.disk_gb, "vcpus": spec.vcpus}
+    amounts = {"memory_mb": spec.memory_mb, "disk_gb": 1024 * spec.disk_gb, "vcpus": spec.vcpus}
     for of_claim, what in (("memory_mb", "memory_mb"), ("vcpu", "vcpus")):
         most = limits.get(of_claim)
-        if most is not None and (placed + count) * taken[what] > most:
+        if most is not None and (placed + count) * amounts[what] > most:
             return None
     more: dict[str, int] = {}
     for filter_ in filters:
@@ -162,7 +162,7 @@ def enough_for(
             continue
         result = filter_.evaluate(fleet, spec, np.array([row]))
         available, needed = float(at(result.available, 0)), float(at(result.needed, 0))
-        missing = math.ceil((needed + (count - 1) * taken[resource.what] - available) / resource.scale)
+        missing = math.ceil((needed + (count - 1) * amounts[resource.what] - available) / resource.scale)
         if missing > more.get(resource.what, 0):
             more[resource.what] = missing
     if not more or not _hold(fleet, spec, row, filters, count, limits, more):
@@ -190,7 +190,7 @@ def _hold(
     except BootflowError:
         return False
     finally:
-        for _each in range(placed):
+        for _instance in range(placed):
             fleet.consume(row, spec, -1)
         fleet.grant(row, -memory_mb, -disk_mb, -vcpus)
     return placed == count
@@ -198,12 +198,12 @@ def _hold(
 
 def _strictest(changes: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     """The stricter of two filters that compare the same resource."""
-    kept: dict[str, dict[str, t.Any]] = {}
+    strictest: dict[str, dict[str, t.Any]] = {}
     for change in changes:
-        other = kept.get(change["what"])
+        other = strictest.get(change["what"])
         if other is None or (math.inf if change["free"] is None else change["free"]) > (other["free"] or 0):
-            kept[change["what"]] = change
-    return list(kept.values())
+            strictest[change["what"]] = change
+    return list(strictest.values())
 
 
 def _of_resource(
@@ -277,9 +277,9 @@ def _remedy(filter_: Filter, fleet: Fleet, spec: RequestSpec, row: int, rejectio
     """The setting to change, from the filter's ``remedy(fleet, spec, row)`` if it has one."""
     own = getattr(filter_, "remedy", None)
     if callable(own):
-        found = own(fleet, spec, row)
-        if found:
-            return str(found)
+        text = own(fleet, spec, row)
+        if text:
+            return str(text)
     host = fleet.hosts[row]
     if isinstance(filter_, ComputeFilter):
         if host.disabled:

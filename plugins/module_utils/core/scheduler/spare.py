@@ -89,5 +89,5 @@ def _homeless(spec: RequestSpec, hosts: t.Sequence[str]) -> RequestSpec:
 
 def _without_hosts(group: ServerGroup, hosts: t.Sequence[str]) -> ServerGroup:
     """The group without these hosts, under another name: the fleet counts the members of each name."""
-    left = {h: n for h, n in group.host_counts.items() if h not in hosts}
-    return replace(group, id="%s without %s" % (group.id, " ".join(hosts)), host_counts=left)
+    remaining = {h: n for h, n in group.host_counts.items() if h not in hosts}
+    return replace(group, id="%s without %s" % (group.id, " ".join(hosts)), host_counts=remaining)

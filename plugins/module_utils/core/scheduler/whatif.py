@@ -109,7 +109,7 @@ class _Count:
         elif in_order:
             counts = self._in_order(self._bound(rows, again) if limit is None else limit)
         else:
-            counts = self._each(rows, again, limit)
+            counts = self._count_by_host(rows, again, limit)
             if limit is not None and int(counts.sum()) > limit:
                 counts = self._in_order(limit)
         total = int(counts.sum())
@@ -122,7 +122,7 @@ class _Count:
 
     # --- host by host -------------------------------------------------------------------------------------------------
 
-    def _each(self, rows: Column, again: list[Filter], limit: int | None) -> Column:
+    def _count_by_host(self, rows: Column, again: list[Filter], limit: int | None) -> Column:
         most = NO_END if limit is None else min(limit, NO_END)
         uneven = [f for f in again if f.name not in _EVEN]
         if self.spec.takes_dedicated or uneven:
@@ -198,7 +198,7 @@ class _Count:
 
     def _release(self, counts: Column) -> None:
         for row in np.flatnonzero(counts).tolist():
-            for _each in range(int(counts[row])):
+            for _instance in range(int(counts[row])):
                 self.fleet.consume(row, self.spec, -1)
 
     # --- one by one ---------------------------------------------------------------------------------------------------
@@ -220,15 +220,15 @@ class _Count:
     def _one_more(self, counts: Column, why_none: str) -> dict[str, t.Any]:
         """Return what rejects one more instance on all candidates."""
         if self.spec.takes_dedicated or self.spec.instance_group is not None:
-            taken = np.zeros(len(self.fleet), dtype=np.int64)
+            placed_counts = np.zeros(len(self.fleet), dtype=np.int64)
             try:
                 for row in np.flatnonzero(counts).tolist():
-                    for _each in range(int(counts[row])):
+                    for _instance in range(int(counts[row])):
                         self._take(row)
-                        taken[row] += 1
+                        placed_counts[row] += 1
                 return self._refusals(self.fleet, why_none)
             finally:
-                self._release(taken)
+                self._release(placed_counts)
         return self._refusals(_with(self.fleet, self.spec, counts), why_none)
 
     def _refusals(self, fleet: Fleet, why_none: str) -> dict[str, t.Any]:

@@ -59,7 +59,7 @@ def _huge_pages(value: t.Any) -> list[dict[str, int]]:
     entries = structure(value)
     if not isinstance(entries, (list, tuple)):
         raise Unfit
-    found: dict[tuple[int, int], int] = {}
+    page_counts: dict[tuple[int, int], int] = {}
     for entry in entries:
         if isinstance(entry, t.Mapping) and set(entry) != {"node", "size", "count"}:
             raise Unfit(dict(entry))
@@ -67,10 +67,10 @@ def _huge_pages(value: t.Any) -> list[dict[str, int]]:
             pages = reserved_pages([entry])
         except BootflowError:
             raise Unfit(entry) from None
-        if any(node < 0 or size <= 0 for node, size in pages) or set(pages) & set(found):
+        if any(node < 0 or size <= 0 for node, size in pages) or set(pages) & set(page_counts):
             raise Unfit(entry, _PAGES + ", each node and size once")
-        found.update(pages)
-    return [{"node": node, "size": size, "count": count} for (node, size), count in found.items()]
+        page_counts.update(pages)
+    return [{"node": node, "size": size, "count": count} for (node, size), count in page_counts.items()]
 
 
 def _volume_group(value: t.Any) -> str:
@@ -81,10 +81,10 @@ def _volume_group(value: t.Any) -> str:
 
 
 def _json_mapping(value: t.Any) -> dict[str, t.Any]:
-    found = structure(value)
-    if not isinstance(found, t.Mapping):
+    mapping = structure(value)
+    if not isinstance(mapping, t.Mapping):
         raise Unfit
-    return t.cast("dict[str, t.Any]", json.loads(json.dumps(found)))
+    return t.cast("dict[str, t.Any]", json.loads(json.dumps(mapping)))
 
 
 #: Settings that the ledger stores in columns of these names, where the scheduler reads them.
@@ -139,9 +139,9 @@ def _vmdk_types(value: t.Any) -> list[str]:
     types = structure(value)
     if not isinstance(types, (list, tuple)):
         raise Unfit
-    for each in types:
-        if each not in VMDK_CREATE_TYPES:
-            raise Unfit(each)
+    for vmdk_type in types:
+        if vmdk_type not in VMDK_CREATE_TYPES:
+            raise Unfit(vmdk_type)
     return list(types)
 
 

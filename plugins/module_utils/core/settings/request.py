@@ -16,11 +16,11 @@ from ..resources.claims import OVERHEADS
 
 
 def _overhead(value: t.Any) -> dict[str, float]:
-    found: dict[str, float] = NUMBERS.read(value)
-    for name, number in found.items():
+    overhead: dict[str, float] = NUMBERS.read(value)
+    for name, number in overhead.items():
         if name not in OVERHEADS or number < 0:
             raise Unfit("%s: %s" % (name, number))
-    return found
+    return overhead
 
 
 POLICY_NAMES = names_of(POLICIES)

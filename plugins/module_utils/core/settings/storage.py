@@ -74,10 +74,10 @@ def _portal(value: t.Any) -> str:
 def _portals(value: t.Any) -> list[str]:
     if not isinstance(value, (list, tuple)):
         raise Unfit
-    found = [_portal(item) for item in value]
-    if len(set(found)) < len(found):
+    portals = [_portal(item) for item in value]
+    if len(set(portals)) < len(portals):
         raise Unfit(value, "a list of portals, each named once")
-    return found
+    return portals
 
 
 def _percentage(value: t.Any) -> float:

@@ -67,19 +67,19 @@ def check_detach(volume: Volume, attachments: t.Sequence[_Attachment], instance_
     if volume.status == states.MAINTENANCE:
         raise InvalidVolume(reason="The volume cannot be detached in maintenance mode.")
     states.check_begin_detaching(volume)
-    found = [a for a in attachments if a.attach_status != states.DETACHED]
+    live_attachments = [a for a in attachments if a.attach_status != states.DETACHED]
     if instance_uuid is not None:
-        found = [a for a in found if a.instance_uuid == instance_uuid]
-        if not found:
+        live_attachments = [a for a in live_attachments if a.instance_uuid == instance_uuid]
+        if not live_attachments:
             raise VolumeAttachmentNotFound(
                 filter="instance_uuid = %s, volume_id = %s" % (instance_uuid, volume.id),
                 remedy="volume_list shows where it is attached.",
             )
-    if len(found) > 1:
+    if len(live_attachments) > 1:
         raise InvalidVolume(
             reason="Detach volume failed: More than one attachment, but no attachment_id provided.",
             remedy="Name the instance.",
         )
-    if not found:
+    if not live_attachments:
         raise InvalidVolume(reason="volume %s is not attached" % volume.id)
-    return found[0]
+    return live_attachments[0]

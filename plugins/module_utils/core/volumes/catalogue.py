@@ -21,8 +21,8 @@ class VolumeTypes:
     """The types, by name or id. Iterates over the names."""
 
     def __init__(self, types: t.Iterable[VolumeType] = ()):
-        self._by_name = {each.name: each for each in types}
-        self._by_id = {each.id: each for each in self._by_name.values() if each.id}
+        self._by_name = {volume_type.name: volume_type for volume_type in types}
+        self._by_id = {volume_type.id: volume_type for volume_type in self._by_name.values() if volume_type.id}
 
     def __iter__(self) -> t.Iterator[str]:
         return iter(self._by_name)
@@ -32,19 +32,20 @@ class VolumeTypes:
 
     def get(self, name_or_id: str, project: str | None = None) -> VolumeType:
         """:raises VolumeTypeNotFound: (404) unknown, or not available to that project."""
-        found = None
+        volume_type = None
         if isinstance(name_or_id, str):
-            found = self._by_id.get(name_or_id) or self._by_name.get(name_or_id)
-        if found is None:
+            volume_type = self._by_id.get(name_or_id) or self._by_name.get(name_or_id)
+        if volume_type is None:
             raise VolumeTypeNotFoundByName(
                 volume_type_name=ascii(name_or_id)[1:-1],
                 remedy=suggestion(ascii(name_or_id)[1:-1], self, "bootflow_volume_types"),
             )
-        if project is not None and not found.open_to(project):
+        if project is not None and not volume_type.open_to(project):
             raise VolumeTypeNotFound(
-                volume_type_id=found.name, remedy="The volume type is not public: add %s to its projects." % project
+                volume_type_id=volume_type.name,
+                remedy="The volume type is not public: add %s to its projects." % project,
             )
-        return found
+        return volume_type
 
 
 def read_volume_types(data: t.Any) -> VolumeTypes:
@@ -54,17 +55,17 @@ def read_volume_types(data: t.Any) -> VolumeTypes:
     :raises InvalidRequest: all errors, the paths beginning with volume_types.
     """
     problems = Problems()
-    found: list[VolumeType] = []
+    types: list[VolumeType] = []
     for fields in entries_of("volume_types", data, problems):
         made = _read(fields)
         fields.unknown()
-        if made.name and any(made.name == other.name for other in found):
+        if made.name and any(made.name == other.name for other in types):
             fields.wrong("name", "%r is used twice" % made.name, "Give each volume type a name of its own.")
-        if any(made.id == other.id for other in found if other.name != made.name):
+        if any(made.id == other.id for other in types if other.name != made.name):
             fields.wrong("id", "%r is used twice" % made.id)
-        found.append(made)
+        types.append(made)
     problems.raise_if_any()
-    return VolumeTypes(found)
+    return VolumeTypes(types)
 
 
 def _read(fields: Fields) -> VolumeType:

@@ -102,7 +102,7 @@ def volume_request(
     check_size_form(given.get("size"))
     _check_type(wanted_type, snapshot, source, known)
     metadata = check_metadata(given.get("metadata"))
-    if sum(each is not None for each in (snapshot, image, source)) > 1:
+    if sum(source_field is not None for source_field in (snapshot, image, source)) > 1:
         raise InvalidInput(reason="May specify only one of %s" % _SOURCES, remedy="Give one of them.")
     _check_sources(snapshot, source)
     size = extract_size(
@@ -168,7 +168,7 @@ def fields_of(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """
     if not isinstance(entry, t.Mapping):
         raise InvalidInput(reason="a volume must be a mapping of its fields")
-    found: dict[str, t.Any] = {}
+    fields: dict[str, t.Any] = {}
     for key, value in entry.items():
         name = _ALIASES.get(key, key)
         if key == "source_replica" and value:
@@ -183,11 +183,11 @@ def fields_of(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
                 reason="unknown field %s of a volume" % ascii(key),
                 remedy=field_suggestion(str(key), _FIELDS, "docs/volumes.md"),
             )
-        if name in found and found[name] is not None and value is not None and found[name] != value:
+        if name in fields and fields[name] is not None and value is not None and fields[name] != value:
             raise InvalidInput(reason="%s is given twice" % name, remedy="Give it once.")
-        if value is not None or name not in found:
-            found[name] = value
-    return found
+        if value is not None or name not in fields:
+            fields[name] = value
+    return fields
 
 
 _Found = t.TypeVar("_Found")
@@ -196,10 +196,10 @@ _Found = t.TypeVar("_Found")
 def _named(known: t.Mapping[str, _Found], wanted: t.Any, missing: t.Callable[[str], BootflowError]) -> _Found | None:
     if wanted is None:
         return None
-    found = known.get(wanted) if isinstance(wanted, str) else None
-    if found is None:
+    row = known.get(wanted) if isinstance(wanted, str) else None
+    if row is None:
         raise missing(wanted if isinstance(wanted, str) else ascii(wanted))
-    return found
+    return row
 
 
 def _image_name(value: t.Any) -> str:

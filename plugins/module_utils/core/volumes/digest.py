@@ -58,17 +58,17 @@ class VolumeDigest:
         :arg resolved: the same entry with ids for the names in it.
         """
         wanted = VolumeDigest.of(requested).data
-        found = []
+        texts = []
         for name, before in self.data.items():
             now = wanted.get(name)
             if now == before or self._means(name, now, resolved.get(name), volume, types, image):
                 continue
             if name == "size" and isinstance(now, int):
                 hint = " (volume_extend enlarges it)" if now > volume.size else ""
-                found.append("size is %d GiB, not %d%s" % (volume.size, now, hint))
+                texts.append("size is %d GiB, not %d%s" % (volume.size, now, hint))
             else:
-                found.append("%s is %s, not %s" % (_WORDS.get(name, name), _shown(before), _shown(now)))
-        return found
+                texts.append("%s is %s, not %s" % (_WORDS.get(name, name), _shown(before), _shown(now)))
+        return texts
 
     @staticmethod
     def _means(

@@ -366,7 +366,7 @@ def oversubscription_ratio(
 
 
 def _number(value: t.Any, what: str) -> float:
-    found = capacity_of(value, what)
-    if isinstance(found, str):
-        raise InvalidInput(reason="%s must be a number, not %s" % (what, found))
-    return found
+    number = capacity_of(value, what)
+    if isinstance(number, str):
+        raise InvalidInput(reason="%s must be a number, not %s" % (what, number))
+    return number

@@ -58,8 +58,8 @@ def volume_name(volume_id: str) -> str:
 
 def volume_id_of(name: t.Any) -> str | None:
     """The uuid of volume-<uuid>; None for any other name."""
-    found = _VOLUME.match(name) if isinstance(name, str) else None
-    return found.group(1) if found else None
+    match = _VOLUME.match(name) if isinstance(name, str) else None
+    return match.group(1) if match else None
 
 
 def _text(value: t.Any, what: str) -> str:
@@ -105,8 +105,8 @@ def volume_id_of_target(iqn: t.Any, prefixes: t.Iterable[str]) -> str | None:
     if not isinstance(iqn, str):
         return None
     iqn = normal_name(iqn)
-    found = [volume_id_of(iqn[len(prefix) :]) for prefix in prefixes if iqn.startswith(normal_name(prefix))]
-    return next((volume_id for volume_id in found if volume_id), None)
+    volume_ids = [volume_id_of(iqn[len(prefix) :]) for prefix in prefixes if iqn.startswith(normal_name(prefix))]
+    return next((volume_id for volume_id in volume_ids if volume_id), None)
 
 
 def attachment_initiator(attachment_id: str) -> str:
@@ -124,8 +124,8 @@ def attachment_secret(iqn: str, attachment_id: str) -> str:
 
 def target_of_secret(name: str) -> str:
     """The target of a secret named after the target or by attachment_secret()."""
-    found = _ATTACHMENT_SECRET.match(name)
-    return found.group(1) if found else name
+    match = _ATTACHMENT_SECRET.match(name)
+    return match.group(1) if match else name
 
 
 def check_iqn(name: t.Any) -> str:
@@ -191,12 +191,12 @@ def portal(address: str, port: int = ISCSI_PORT) -> str:
     address = _text(address, "IP address")
     bare = address[1:-1] if address.startswith("[") and address.endswith("]") else address
     try:
-        found = ipaddress.ip_address("" if "%" in bare else bare)  # a scope may be any text
+        parsed = ipaddress.ip_address("" if "%" in bare else bare)  # a scope may be any text
     except ValueError:
         raise InvalidInput(reason="%s is not an IP address" % ascii(address)) from None
     if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
         raise InvalidInput(reason="%r is not a valid port" % (port,))
-    return ("[%s]:%d" if found.version == 6 else "%s:%d") % (found, port)
+    return ("[%s]:%d" if parsed.version == 6 else "%s:%d") % (parsed, port)
 
 
 def split_portal(text: str) -> tuple[str, int]:

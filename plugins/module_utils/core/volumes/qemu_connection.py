@@ -34,13 +34,13 @@ def iscsi_connection(
     if not portals:
         raise InvalidInput(reason="target %s has no portal" % iqn)
     address, port = portals[0]
-    found: dict[str, t.Any] = {
+    connection: dict[str, t.Any] = {
         "protocol": "iscsi",
         "name": "%s/%d" % (check_iqn(iqn), lun),
         "hosts": [{"name": address, "port": str(port)}],
     }
     if initiator:
-        found["initiator"] = initiator
+        connection["initiator"] = initiator
     if user:
-        found["auth"] = {"username": user, "secret_type": "iscsi", "secret_uuid": secret_uuid(secret or iqn)}
-    return found
+        connection["auth"] = {"username": user, "secret_type": "iscsi", "secret_uuid": secret_uuid(secret or iqn)}
+    return connection

@@ -42,22 +42,22 @@ def limits_of(quotas: t.Mapping[str, t.Any] | None, project: str, type_names: t.
     :arg type_names: the known volume types; a quota of another type is an error.
     :raises InvalidInput: not a mapping, an unknown type, or a limit that is not an integer from -1 to 2147483647.
     """
-    found = {**DEFAULTS, **{"%s_%s" % (kind, name): UNLIMITED for name in type_names for kind in PER_VOLUME_TYPE}}
+    limits = {**DEFAULTS, **{"%s_%s" % (kind, name): UNLIMITED for name in type_names for kind in PER_VOLUME_TYPE}}
     quotas = mapping_of_quotas(quotas, "the quotas")
     projects = mapping_of_quotas(quotas.get("projects"), "projects of the quotas")
     where_mine = "quotas of project %s" % project
-    mine = mapping_of_quotas(projects.get(project), "the " + where_mine)
-    for where, source in (("quotas", quotas), (where_mine, mine)):
+    project_quotas = mapping_of_quotas(projects.get(project), "the " + where_mine)
+    for where, source in (("quotas", quotas), (where_mine, project_quotas)):
         for name, value in source.items():
             if not is_volume_resource(name):
                 continue
-            if name not in found:
+            if name not in limits:
                 raise InvalidInput(
                     reason="%s: %s is the quota of a volume type that does not exist" % (where, name),
-                    remedy="%sKnown: %s." % (question(str(name), found), ", ".join(found)),
+                    remedy="%sKnown: %s." % (question(str(name), limits), ", ".join(limits)),
                 )
-            found[name] = limit_of_quota(value, where, name)
-    return found
+            limits[name] = limit_of_quota(value, where, name)
+    return limits
 
 
 # --- what an action takes --------------------------------------------------------------------------------------------
@@ -81,11 +81,11 @@ def for_extend(size: int, new_size: int, volume_type: str | None) -> dict[str, i
 
 def total(amounts: t.Iterable[Amounts]) -> dict[str, int]:
     """The sum of several: the amounts of a whole request."""
-    found: dict[str, int] = {}
-    for each in amounts:
-        for name, amount in each.items():
-            found[name] = found.get(name, 0) + amount
-    return found
+    sums: dict[str, int] = {}
+    for part in amounts:
+        for name, amount in part.items():
+            sums[name] = sums.get(name, 0) + amount
+    return sums
 
 
 def _gigabytes(size: t.Any) -> int:

@@ -14,12 +14,14 @@ from .qcow2_on_lvm import Qcow2OnLvm
 from .raw import Raw
 from .store_type import StoreType
 
-STORE_TYPES: dict[str, StoreType] = {each.name: each for each in (Qcow2(), Raw(), Lvm(), Qcow2OnLvm())}
+STORE_TYPES: dict[str, StoreType] = {
+    store_type.name: store_type for store_type in (Qcow2(), Raw(), Lvm(), Qcow2OnLvm())
+}
 NAMES = tuple(STORE_TYPES)
 DEFAULT = Qcow2.name
 #: Formats in the records of disks.
-RECORD_FORMATS = tuple(dict.fromkeys(each.record_format for each in STORE_TYPES.values()))
-NEED_GROUP = tuple(name for name, each in STORE_TYPES.items() if each.needs_group)
+RECORD_FORMATS = tuple(dict.fromkeys(store_type.record_format for store_type in STORE_TYPES.values()))
+NEED_GROUP = tuple(name for name, store_type in STORE_TYPES.items() if store_type.needs_group)
 
 
 def type_of_record(record: t.Any) -> StoreType | None:
@@ -29,16 +31,16 @@ def type_of_record(record: t.Any) -> StoreType | None:
 
 def is_volume(record: t.Any) -> bool:
     """Return whether the disk with this record is a logical volume."""
-    found = type_of_record(record)
-    return found is not None and found.is_volume
+    store_type = type_of_record(record)
+    return store_type is not None and store_type.is_volume
 
 
 def is_file_system(record: t.Any) -> bool:
     """Return whether this record is that of a file system with the disks of an instance."""
-    found = type_of_record(record)
-    return found is not None and found.is_file_system
+    store_type = type_of_record(record)
+    return store_type is not None and store_type.is_file_system
 
 
 def places(folder: str) -> list[str]:
     """Return the folders in which an instance can have a disk.info. :arg folder: of the instance"""
-    return list(dict.fromkeys(each.place(folder) for each in STORE_TYPES.values()))
+    return list(dict.fromkeys(store_type.place(folder) for store_type in STORE_TYPES.values()))

@@ -101,13 +101,13 @@ def intent_differences(wanted_xml: str | bytes, actual_xml: str | bytes) -> list
 
 
 def _compare(wanted: Node, actual: Node, path: str, differences: list[str]) -> None:
-    here = path or wanted.tag
-    _compare_attributes(wanted, actual, here, differences)
-    _compare_text(wanted, actual, here, differences)
+    location = path or wanted.tag
+    _compare_attributes(wanted, actual, location, differences)
+    _compare_text(wanted, actual, location, differences)
     pairs, missing, extra = _pair(wanted, actual)
     prefix = "%s/" % path if path else ""
-    for child, found, name in pairs:
-        _compare(child, found, prefix + name, differences)
+    for child, match, name in pairs:
+        _compare(child, match, prefix + name, differences)
     for child, name in missing:
         if not _is_default(child):
             differences.append("%s%s: wanted, but missing" % (prefix, name))
@@ -119,27 +119,34 @@ def _compare_attributes(wanted: Node, actual: Node, path: str, differences: list
     for name, value in sorted(wanted.attrib.items()):
         if name == "unit" and wanted.tag in _SIZES:
             continue  # part of the size
-        found = actual.get(name)
-        if found is None:
+        actual_value = actual.get(name)
+        if actual_value is None:
             if value == _DEFAULTS.get((wanted.tag, name)) or _assigned_later(wanted, name, value):
                 continue
-            found = _elsewhere(actual, name)
-        if found is None or not _equal(wanted, actual, name, value, found):
-            differences.append("%s/@%s: wanted %s, is %s" % (path, name, _shown(name, value), _shown(name, found)))
+            actual_value = _elsewhere(actual, name)
+        if actual_value is None or not _equal(wanted, actual, name, value, actual_value):
+            differences.append(
+                "%s/@%s: wanted %s, is %s" % (path, name, _shown(name, value), _shown(name, actual_value))
+            )
 
 
 def _compare_text(wanted: Node, actual: Node, path: str, differences: list[str]) -> None:
     if len(wanted):
         return
-    text, found = (wanted.text or "").strip(), (actual.text or "").strip()
+    text, actual_text = (wanted.text or "").strip(), (actual.text or "").strip()
     if wanted.tag in _SIZES:
         if _bytes(wanted) != _bytes(actual):
             differences.append(
-                "%s: wanted %s %s, is %s %s" % (path, text, wanted.get("unit", "KiB"), found, actual.get("unit", "KiB"))
+                "%s: wanted %s %s, is %s %s"
+                % (path, text, wanted.get("unit", "KiB"), actual_text, actual.get("unit", "KiB"))
             )
-    elif text != found and not (wanted.tag == "uuid" and text.lower() == found.lower()) and (text or not len(actual)):
+    elif (
+        text != actual_text
+        and not (wanted.tag == "uuid" and text.lower() == actual_text.lower())
+        and (text or not len(actual))
+    ):
         if text or not _filled_in(wanted):
-            differences.append("%s: wanted %r, is %r" % (path, text, found))
+            differences.append("%s: wanted %r, is %r" % (path, text, actual_text))
 
 
 def _filled_in(wanted: Node) -> bool:
@@ -160,15 +167,15 @@ def _elsewhere(actual: Node, name: str) -> str | None:
     return None
 
 
-def _equal(wanted: Node, actual: Node, name: str, value: str, found: str) -> bool:
-    if value == found:
+def _equal(wanted: Node, actual: Node, name: str, value: str, actual_value: str) -> bool:
+    if value == actual_value:
         return True
     if wanted.tag == "type" and name == "machine":
-        return _machine_is(value, found)
+        return _machine_is(value, actual_value)
     if (wanted.tag, name) == ("mac", "address"):
-        return value.lower() == found.lower()
+        return value.lower() == actual_value.lower()
     if wanted.tag == "address":
-        return _number(value) is not None and _number(value) == _number(found)
+        return _number(value) is not None and _number(value) == _number(actual_value)
     if wanted.tag == "graphics" and name == "port":
         return value == "-1" and actual.get("autoport") == "yes"
     return False
@@ -216,14 +223,14 @@ def _pair(
             continue
         key = _key(child)
         candidates = groups.get(child.tag, [])
-        found = _take(candidates, key)
+        match = _take(candidates, key)
         number = count.get(child.tag, 0)
         count[child.tag] = number + 1
         name = _name(child, key, number)
-        if found is None:
+        if match is None:
             missing.append((child, name))
         else:
-            pairs.append((child, found, name))
+            pairs.append((child, match, name))
     surplus = [
         (child, _name(child, _key(child), index))
         for tag in sorted(_NEVER_ADDED.get(wanted.tag, frozenset()) & groups.keys())

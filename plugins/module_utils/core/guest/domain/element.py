@@ -144,8 +144,8 @@ class Element:
     def _descend(self, root: t.Any, steps: t.Sequence[str]) -> t.Any:
         node = root
         for step in steps:
-            found = node.find(self._qname(step))
-            node = etree.SubElement(node, self._qname(step)) if found is None else found
+            child = node.find(self._qname(step))
+            node = etree.SubElement(node, self._qname(step)) if child is None else child
         return node
 
     # --- reading
@@ -165,8 +165,8 @@ class Element:
             return cls._read_many(node, place)
         if place.kind == "one":
             parent = cls._find(node, steps[:-1])
-            found = None if parent is None else parent.find(place.cls._qname(place.cls.TAG))
-            return None if found is None else place.cls.from_xml(found)
+            element = None if parent is None else parent.find(place.cls._qname(place.cls.TAG))
+            return None if element is None else place.cls.from_xml(element)
         if place.kind == "flag":
             return cls._find(node, steps) is not None
         if steps[-1].startswith("@"):

@@ -36,5 +36,5 @@ def guest_of(answer: Answer, error: errors.BootflowError | None) -> tuple[int, b
     After a failure an answer has a ``power_state`` only if that is known: NOSTATE is that of a guest without a domain.
     """
     power_state = answer.get("power_state")
-    gone = error is not None and (power_state == states.NOSTATE or isinstance(error, errors.InstanceNotFound))
-    return int(power_state or states.NOSTATE), gone
+    domain_missing = error is not None and (power_state == states.NOSTATE or isinstance(error, errors.InstanceNotFound))
+    return int(power_state or states.NOSTATE), domain_missing

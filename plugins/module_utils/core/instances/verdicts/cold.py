@@ -81,17 +81,17 @@ def settled(move: Move, switched: bool, reached: bool, error: t.Mapping[str, t.A
         answer = {"cleaned": True}
     error = error or answer.get("error") or None
     cleaned, over = bool(answer.get("cleaned")), switched or move.reverts
-    lost = None
+    ignored_error = None
     if move.reverts and error and not cleaned and not move.on_one_host and _is_silent(error):
         if move.forced_down:
-            lost, error = error, None
+            ignored_error, error = error, None
         else:
             problem = errors.from_dict(error)
             problem.remedy = " ".join((problem.remedy, IF_LOST % move.destination))
             error = problem.as_dict()
     fails = move.reverts or bool(error)
-    stays = over and lost is None and not (fails and cleaned)
-    return Verdict(error, cleaned, over, stays, int(answer.get("power_state") or states.NOSTATE), lost)
+    stays = over and ignored_error is None and not (fails and cleaned)
+    return Verdict(error, cleaned, over, stays, int(answer.get("power_state") or states.NOSTATE), ignored_error)
 
 
 def _is_silent(error: t.Mapping[str, t.Any]) -> bool:
@@ -123,11 +123,11 @@ def ending(verdict: Verdict, returned: Answer, starts: bool, restores: bool) -> 
     if not starts:  # its guest is off, whether the source says so or not
         answer = {"power_state": states.SHUTDOWN, **({} if is_silence(returned) else returned)}
         why = error_of(answer)
-    power_state, gone = guest_of(answer, why)
+    power_state, domain_missing = guest_of(answer, why)
     error = error or why
     if restores:
         cleaned, error = problem is None, error or problem
-    return Ending(power_state, error, cleaned, gone)
+    return Ending(power_state, error, cleaned, domain_missing)
 
 
 def vm_state(before: str, on_destination: bool, end: Ending) -> str:
@@ -135,9 +135,9 @@ def vm_state(before: str, on_destination: bool, end: Ending) -> str:
     return states.RESIZED if on_destination else vm_state_at_source(before, end.power_state, end.gone)
 
 
-def vm_state_at_source(before: str, power_state: int, gone: bool) -> str:
-    """Return the vm_state of an instance that did not move, or came back. :arg gone: its host has no domain of it"""
-    if gone:
+def vm_state_at_source(before: str, power_state: int, domain_missing: bool) -> str:
+    """Return the vm_state of an instance that did not move, or came back. :arg domain_missing: its host has no domain of it"""
+    if domain_missing:
         return states.ERROR
     known = power_state != states.NOSTATE  # else the next report tells
     return states.STOPPED if known and power_state != states.RUNNING else before

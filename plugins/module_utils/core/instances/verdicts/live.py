@@ -59,11 +59,11 @@ def ending(
     :arg power_state: of its guest when it arrived. :arg settled: the answer of the destination at last. :arg cleaned: the answer of the source
     """
     if over:
-        gone = settled.get("power_state") == states.NOSTATE
-        return Ending(int(settled.get("power_state", power_state)), gone=gone)
+        domain_missing = settled.get("power_state") == states.NOSTATE
+        return Ending(int(settled.get("power_state", power_state)), gone=domain_missing)
     problem = errors.from_dict(error) if error else errors.RemoteError(reason="its live migration did not take place")
-    at_source, gone = guest_of(cleaned, problem)
-    return Ending(at_source, problem, not reached or bool(settled.get("cleaned")), gone)
+    at_source, domain_missing = guest_of(cleaned, problem)
+    return Ending(at_source, problem, not reached or bool(settled.get("cleaned")), domain_missing)
 
 
 def vm_state(before: str, failed: bool, end: Ending) -> str:

@@ -35,11 +35,11 @@ class LibvirtNetwork:
         return source
 
     def read(self, fields: Fields, subnets: t.Sequence[Subnet]) -> dict[str, t.Any]:
-        found = read_management(fields)
-        if found["manage"]:
+        read_fields = read_management(fields)
+        if read_fields["manage"]:
             _check_gateways(fields, subnets)
             _check_dhcp(fields, subnets)
-        return found
+        return read_fields
 
     def vif(self, source: str) -> dict[str, t.Any]:
         return {"bridge": None, "details": {"libvirt_network": source}}

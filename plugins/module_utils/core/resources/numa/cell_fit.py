@@ -54,11 +54,11 @@ def _lack_of_small_pages(host: HostCell, guest: GuestCell) -> str | None:
     small = host.smallest_pages
     if small is None:
         return None
-    there = (small.free_kb if guest.dedicated else small.total_kb) // _KB_PER_MB
-    if guest.memory_mb <= there:
+    available_mb = (small.free_kb if guest.dedicated else small.total_kb) // _KB_PER_MB
+    if guest.memory_mb <= available_mb:
         return None
     what = "free" if guest.dedicated else "in all"
-    return "needs %s, %s " % _memory(guest, there) + "%s in pages of %d kB" % (what, small.size_kb)
+    return "needs %s, %s " % _memory(guest, available_mb) + "%s in pages of %d kB" % (what, small.size_kb)
 
 
 def _pinned(host: HostCell, guest: GuestCell, reserve: int) -> GuestCell | str:
@@ -68,20 +68,20 @@ def _pinned(host: HostCell, guest: GuestCell, reserve: int) -> GuestCell | str:
         return "needs %s without over-commit, %s free" % _memory(guest, host.free_memory_mb)
     if guest.cpu_thread_policy == REQUIRE and not host.siblings:
         return "needs thread siblings, but each core has one thread"
-    found = pack(host, guest, reserve)
-    if found is None and not guest.cpus:
+    arrangement = pack(host, guest, reserve)
+    if arrangement is None and not guest.cpus:
         if reserve:
             return "has no CPUs, beside which the emulator would get one of its own"
         if guest.cpu_thread_policy == REQUIRE:
             return "has no CPUs, and no core has free siblings, which thread policy require needs"
         return "has no CPUs, which thread policy %s needs" % guest.cpu_thread_policy
-    if found is None:
+    if arrangement is None:
         return "needs %s by thread policy %s; %d are free, but not in that arrangement" % (
             _cpus(guest, reserve),
             guest.cpu_thread_policy or "prefer",
             len(host.free_cpus),
         )
-    return replace(guest, pinning=found.cpus, reserved_cpus=found.reserved, topology=found.topology)
+    return replace(guest, pinning=arrangement.cpus, reserved_cpus=arrangement.reserved, topology=arrangement.topology)
 
 
 def _beyond(host: HostCell, guest: GuestCell, limits: NUMALimits) -> str | None:
@@ -132,7 +132,7 @@ def _page_lack(host: HostCell, guest: GuestCell) -> str:
 
 
 def _memory(guest: GuestCell, have: float) -> tuple[str, str]:
-    return memory(guest.memory_mb, True, have), memory(have, beside=guest.memory_mb)
+    return memory(guest.memory_mb, True, have), memory(have, other=guest.memory_mb)
 
 
 def _cpus(guest: GuestCell, reserve: int) -> str:

@@ -159,16 +159,16 @@ def _even_cells(nodes: int, flavor: Flavor) -> list[GuestCell]:
 
 
 def _given_cells(flavor: Flavor, cpus: list[frozenset[int]], memory: list[int]) -> list[GuestCell]:
-    left = set(range(flavor.vcpus))
+    unassigned = set(range(flavor.vcpus))
     for cell in cpus:
         for cpu in sorted(cell):
             if cpu >= flavor.vcpus:
                 raise errors.ImageNUMATopologyCPUOutOfRange(cpunum=cpu, cpumax=flavor.vcpus - 1)
-            if cpu not in left:
+            if cpu not in unassigned:
                 raise errors.ImageNUMATopologyCPUDuplicates(cpunum=cpu)
-            left.remove(cpu)
-    if left:
-        raise errors.ImageNUMATopologyCPUsUnassigned(cpuset=str(left))
+            unassigned.remove(cpu)
+    if unassigned:
+        raise errors.ImageNUMATopologyCPUsUnassigned(cpuset=str(unassigned))
     if sum(memory) != flavor.memory_mb:
         raise errors.ImageNUMATopologyMemoryOutOfRange(memsize=sum(memory), memtotal=flavor.memory_mb)
     return [GuestCell(node, cpus[node], memory[node]) for node in range(len(cpus))]

@@ -75,10 +75,10 @@ def size_in_kb(value: t.Any) -> int | None:
     text = str(value).strip()
     if text.isascii() and text.isdigit():
         return int(text) or None
-    found = _SIZE.match(text)
-    if not found:
+    match = _SIZE.match(text)
+    if not match:
         return None
-    number, prefix, unit = found.groups()
+    number, prefix, unit = match.groups()
     size = float(number) * 1024 ** (_PREFIXES.index(prefix) + 1 if prefix else 0)
     if unit != "B":
         size /= 8

@@ -88,15 +88,15 @@ class _Search:
     def run(self) -> GuestNUMATopology | None:
         if len(self.cells) < len(self.guest):
             return None
-        found = self._walk((), 0)
-        return None if found is None else GuestNUMATopology(found, self.guest.emulator_threads_policy)
+        guest_cells = self._walk((), 0)
+        return None if guest_cells is None else GuestNUMATopology(guest_cells, self.guest.emulator_threads_policy)
 
-    def _walk(self, taken: tuple[GuestCell, ...], used: int) -> tuple[GuestCell, ...] | None:
-        """``used``: one bit for each host cell of ``taken``. The rest of the search depends on that set alone."""
-        number = len(taken)
+    def _walk(self, fitted_cells: tuple[GuestCell, ...], used: int) -> tuple[GuestCell, ...] | None:
+        """``used``: one bit for each host cell of ``fitted_cells``. The rest of the search depends on that set alone."""
+        number = len(fitted_cells)
         if number == len(self.guest):
-            hosts = [cell.host_cell for cell in taken if cell.host_cell is not None]
-            return taken if self.pci_ok is None or self.pci_ok(hosts) else None
+            hosts = [cell.host_cell for cell in fitted_cells if cell.host_cell is not None]
+            return fitted_cells if self.pci_ok is None or self.pci_ok(hosts) else None
         if used in self._dead:
             return None
         for place in range(len(self.cells)):
@@ -105,8 +105,8 @@ class _Search:
             fitted = self.fit(number, place)
             if isinstance(fitted, str):
                 continue
-            found = self._walk((*taken, fitted), used | 1 << place)
-            if found is not None:
-                return found
+            guest_cells = self._walk((*fitted_cells, fitted), used | 1 << place)
+            if guest_cells is not None:
+                return guest_cells
         self._dead.add(used)
         return None

@@ -44,15 +44,15 @@ def pack(host: HostCell, guest: GuestCell, reserve: int = 0) -> Pinning | None:
         if pinning is None:
             return None
         # isolate keeps the rest of a core idle, so the emulator's CPU needs its own core.
-        left = [core for core in whole if not set(core) & set(pinning.values())]
-        return _with_reserved(pinning, left, reserve, 1)
+        unused_cores = [core for core in whole if not set(core) & set(pinning.values())]
+        return _with_reserved(pinning, unused_cores, reserve, 1)
     for threads in range(max(map(len, cores), default=0), 0, -1):
         if guest.cpu_thread_policy == REQUIRE and threads == 1:
             continue
         usable = [core for core in cores if len(core) >= threads]
-        found = _reserving(guest, _pin(guest, [core[:threads] for core in usable]), cores, reserve, threads)
-        if found is not None:
-            return found
+        arrangement = _reserving(guest, _pin(guest, [core[:threads] for core in usable]), cores, reserve, threads)
+        if arrangement is not None:
+            return arrangement
     if guest.cpu_thread_policy == REQUIRE:
         return None
     return _reserving(guest, _pin(guest, cores), cores, reserve, 1)
@@ -89,14 +89,16 @@ def _reserving(
 ) -> Pinning | None:
     if pinning is None:
         return None
-    taken = set(pinning.values())
-    left = [[cpu for cpu in core if cpu not in taken] for core in cores]
+    pinned = set(pinning.values())
+    unused_cores = [[cpu for cpu in core if cpu not in pinned] for core in cores]
     # The number of threads that all cores of the guest can have, including the partly used last one.
-    return _with_reserved(pinning, left, reserve, math.gcd(threads, len(guest.cpus) % threads))
+    return _with_reserved(pinning, unused_cores, reserve, math.gcd(threads, len(guest.cpus) % threads))
 
 
-def _with_reserved(pinning: dict[int, int], left: t.Sequence[Core], reserve: int, threads: int) -> Pinning | None:
-    reserved = frozenset(itertools.islice(itertools.chain.from_iterable(left), reserve))
+def _with_reserved(
+    pinning: dict[int, int], unused_cores: t.Sequence[Core], reserve: int, threads: int
+) -> Pinning | None:
+    reserved = frozenset(itertools.islice(itertools.chain.from_iterable(unused_cores), reserve))
     if len(reserved) < reserve:
         return None
     return Pinning(pinning, reserved, (1, len(pinning) // threads, threads))

@@ -166,7 +166,7 @@ def reserved_pages(settings: t.Sequence[t.Any]) -> dict[tuple[int, int], int]:
 
     :raises InvalidReservedMemoryPagesOption: an entry without node, size or count.
     """
-    found: dict[tuple[int, int], int] = {}
+    reserved: dict[tuple[int, int], int] = {}
     if settings and not isinstance(settings, (list, tuple)):
         raise InvalidReservedMemoryPagesOption(conf=settings)
     for entry in settings or ():
@@ -177,10 +177,10 @@ def reserved_pages(settings: t.Sequence[t.Any]) -> dict[tuple[int, int], int]:
             size, count = size_in_kb(entry["size"]), int(entry["count"])
             if size is None or count < 0:
                 raise ValueError(entry)
-            found[int(entry["node"]), size] = count
+            reserved[int(entry["node"]), size] = count
         except (ValueError, TypeError, KeyError, OverflowError):
             raise InvalidReservedMemoryPagesOption(conf=settings) from None
-    return found
+    return reserved
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ def apply_usage(host: HostNUMATopology, guest: GuestNUMATopology | None, sign: i
         return host
     cells = list(host.cells)
     for position, cell in enumerate(cells):
-        for number, taken in enumerate(guest.cells):
-            if taken.host_cell == cell.id:
-                reserved = len(taken.reserved_cpus) if number == 0 and guest.emulator_isolated else 0
-                cell = _changed(cell, taken, guest.dedicated, reserved, sign)
+        for number, guest_cell in enumerate(guest.cells):
+            if guest_cell.host_cell == cell.id:
+                reserved = len(guest_cell.reserved_cpus) if number == 0 and guest.emulator_isolated else 0
+                cell = _changed(cell, guest_cell, guest.dedicated, reserved, sign)
         cells[position] = cell
     return HostNUMATopology(tuple(cells))
 

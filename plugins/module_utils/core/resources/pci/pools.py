@@ -158,29 +158,29 @@ def _least_missed(pool: Pool, pools: t.Iterable[Pool]) -> PciDevice:
     return min(pool.devices, key=lambda device: (loss(device), device.address))
 
 
-def _drop_relatives(pools: t.Iterable[Pool], taken: PciDevice) -> None:
-    if taken.dev_type not in (PF, VF):
+def _drop_relatives(pools: t.Iterable[Pool], chosen_device: PciDevice) -> None:
+    if chosen_device.dev_type not in (PF, VF):
         return
     for pool in pools:
-        pool.devices[:] = [device for device in pool.devices if not _excludes(taken, device)]
+        pool.devices[:] = [device for device in pool.devices if not _excludes(chosen_device, device)]
 
 
-def _excludes(taken: PciDevice, device: PciDevice) -> bool:
+def _excludes(chosen_device: PciDevice, device: PciDevice) -> bool:
     """Whether two functions of one card cannot have different owners."""
-    if taken.dev_type == PF:
-        return device.dev_type == VF and device.parent_addr == taken.address
-    return device.dev_type == PF and taken.dev_type == VF and taken.parent_addr == device.address
+    if chosen_device.dev_type == PF:
+        return device.dev_type == VF and device.parent_addr == chosen_device.address
+    return device.dev_type == PF and chosen_device.dev_type == VF and chosen_device.parent_addr == device.address
 
 
 def free_devices(all_devices: t.Iterable[PciDevice], taken_addresses: t.Iterable[str]) -> list[PciDevice]:
     """The free devices by address: neither taken, nor a VF of a taken PF, nor a PF with a taken VF."""
     devices = sorted(all_devices, key=lambda d: d.address)
-    taken = frozenset(taken_addresses)
-    cards = {d.parent_addr for d in devices if d.dev_type == VF and d.address in taken}
+    claimed_addresses = frozenset(taken_addresses)
+    cards = {d.parent_addr for d in devices if d.dev_type == VF and d.address in claimed_addresses}
     return [
         device
         for device in devices
-        if device.address not in taken
-        and not (device.dev_type == VF and device.parent_addr in taken)
+        if device.address not in claimed_addresses
+        and not (device.dev_type == VF and device.parent_addr in claimed_addresses)
         and not (device.dev_type == PF and device.address in cards)
     ]

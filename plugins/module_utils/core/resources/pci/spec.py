@@ -202,10 +202,10 @@ def _device_spec(entry: t.Mapping[str, t.Any], lookup: HostLookup | None) -> Dev
         raise PciDeviceInvalidDeviceName()
     pattern: AddressPattern | None
     if devname:
-        found, physical = lookup.function_of_interface(str(devname)) if lookup is not None else (None, False)
+        function_address, physical = lookup.function_of_interface(str(devname)) if lookup is not None else (None, False)
         pattern = None
-        if found is not None:
-            pattern = AddressPattern(split_address(found), physical_function=physical)
+        if function_address is not None:
+            pattern = AddressPattern(split_address(function_address), physical_function=physical)
     else:
         pattern = address_pattern(address or "*:*:*.*", lookup)
     return DeviceSpec(address=pattern, devname=str(devname or ""), tags=_tags(rest), **ids)

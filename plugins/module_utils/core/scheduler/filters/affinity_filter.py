@@ -19,7 +19,7 @@ from .verdicts import by_group, pass_all
 DEFAULT_CIDR = "/24"
 
 
-def _beside(spec: RequestSpec, name: str) -> tuple[str, ...]:
+def _hinted_uuids(spec: RequestSpec, name: str) -> tuple[str, ...]:
     """The instances of a hint. Raises InvalidInput if same_host and different_host leave no host."""
     same, different = uuids_hint(spec, "same_host"), uuids_hint(spec, "different_host")
     if same and set(same) <= set(different):
@@ -49,12 +49,12 @@ class SameHostFilter(Filter):
     needs_instances = True
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
-        uuids = _beside(spec, "same_host")
+        uuids = _hinted_uuids(spec, "same_host")
         if not uuids:
             return pass_all(rows)
         groups = _present(fleet, uuids)
         refusal = "same_host: it runs none of %s" % ", ".join(uuids)
-        return by_group(groups, [None if found else refusal for found in groups.values], rows)
+        return by_group(groups, [None if present_uuids else refusal for present_uuids in groups.values], rows)
 
 
 class DifferentHostFilter(Filter):
@@ -66,11 +66,14 @@ class DifferentHostFilter(Filter):
     needs_instances = True
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
-        uuids = _beside(spec, "different_host")
+        uuids = _hinted_uuids(spec, "different_host")
         if not uuids:
             return pass_all(rows)
         groups = _present(fleet, uuids)
-        refusals = ["different_host: it runs %s" % ", ".join(found) if found else None for found in groups.values]
+        refusals = [
+            "different_host: it runs %s" % ", ".join(present_uuids) if present_uuids else None
+            for present_uuids in groups.values
+        ]
         return by_group(groups, refusals, rows)
 
 

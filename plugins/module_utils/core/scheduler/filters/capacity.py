@@ -22,7 +22,7 @@ def at(column: t.Any, position: int) -> t.Any:
 Amount = t.Callable[[float, bool, float], str]
 
 
-def vcpus(number: float, up: bool = False, beside: float = 0) -> str:
+def vcpus(number: float, up: bool = False, other: float = 0) -> str:
     return counted(number, "vCPUs")
 
 
@@ -45,11 +45,11 @@ def capacity_result(
     def text(position: int) -> str:
         if physical is not None and not at(physical, position) >= needed:
             return "%s: needs %s, the whole host has %s" % (what, *both(at(physical, position)))
-        left = at(usable, position)
-        over = ", %s more than that are claimed" % amount(-left, True, needed) if left < 0 else ""
+        free = at(usable, position)
+        over = ", %s more than that are claimed" % amount(-free, True, needed) if free < 0 else ""
         return "%s: needs %s, %s usable%s (allocation ratio %.10g)" % (
             what,
-            *both(max(left, 0)),
+            *both(max(free, 0)),
             over,
             at(ratio, position),
         )

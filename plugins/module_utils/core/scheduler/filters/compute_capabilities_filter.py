@@ -78,8 +78,8 @@ class ComputeCapabilitiesFilter(Filter):
             answers.append((codes, refusals))
 
         def text(position: int) -> str:
-            found = (refusals[at(codes, position)] for codes, refusals in answers)
-            return next((refusal for refusal in found if refusal is not None), "")
+            refusals_of_host = (refusals[at(codes, position)] for codes, refusals in answers)
+            return next((refusal for refusal in refusals_of_host if refusal is not None), "")
 
         return FilterResult(mask=mask, text=text)
 
@@ -108,28 +108,28 @@ def _values(fleet: Fleet, required: Requirement, rows: Rows) -> tuple[Column, li
     def value(host: HostState) -> Value:
         # an unscoped key that the host does not know concerns other filters
         concerned = ":" in key or hasattr(host, key) or key in host.stats
-        found = capability(host, path) if concerned else None
-        return concerned, None if found is None else str(found)
+        host_value = capability(host, path) if concerned else None
+        return concerned, None if host_value is None else str(host_value)
 
     if path[0] in LIVE:
         seen: dict[Value, int] = {}
         codes = [seen.setdefault(value(fleet.host_state(int(row))), len(seen)) for row in np.atleast_1d(rows)]
         return np.array(codes, dtype=np.int64).reshape(np.shape(rows)), list(seen)
     head = MADE_FROM.get(path[0], path[0])
-    of = (head, "stats") if head in ATTRIBUTES else () if hasattr(HostState, head) else ("stats",)
-    groups = fleet.groups("capability %s" % key, value, of)
+    attributes = (head, "stats") if head in ATTRIBUTES else () if hasattr(HostState, head) else ("stats",)
+    groups = fleet.groups("capability %s" % key, value, attributes)
     return groups.codes[rows], groups.values
 
 
 def _refusal(required: Requirement, value: Value) -> str | None:
     key, dummy, requirement = required
-    concerned, found = value
+    concerned, host_value = value
     if not concerned:
         return None
-    if found is None:
+    if host_value is None:
         return "%s: needs %s, the host reports nothing of the kind" % (key, requirement)
-    if not match(found, requirement):
-        return "%s: needs %s, the host has %s" % (key, requirement, found)
+    if not match(host_value, requirement):
+        return "%s: needs %s, the host has %s" % (key, requirement, host_value)
     return None
 
 
@@ -145,8 +145,8 @@ def capability(host: HostState, path: t.Sequence[str]) -> t.Any:
         if isinstance(value, t.Mapping):
             value = value.get(name)
         elif value is host:
-            found = None if name.startswith("_") else getattr(host, name, None)
-            value = host.stats.get(name) if found is None else found
+            attribute = None if name.startswith("_") else getattr(host, name, None)
+            value = host.stats.get(name) if attribute is None else attribute
         else:
             return None
         if value is None:

@@ -40,8 +40,8 @@ class CountFilter(Filter):
         limit = self.limit_of(fleet, rows)
 
         def text(position: int) -> str:
-            there = counted(at(count, position), self.unit)
-            return "%s, %s allows %d" % (there, self.setting, at(limit, position))
+            amount = counted(at(count, position), self.unit)
+            return "%s, %s allows %d" % (amount, self.setting, at(limit, position))
 
         return FilterResult(mask=count < limit, available=limit - count, needed=1, unit=self.unit, text=text)
 

@@ -64,7 +64,7 @@ class JsonFilter(Filter):
 
         def text(position: int) -> str:
             host = fleet.host_state(int(at(rows, position)))
-            found = ["%s is %s" % (name, lookup(host, name)) for name in variables(query)]
-            return "the query %s does not hold%s" % (query, " (%s)" % ", ".join(found) if found else "")
+            values = ["%s is %s" % (name, lookup(host, name)) for name in variables(query)]
+            return "the query %s does not hold%s" % (query, " (%s)" % ", ".join(values) if values else "")
 
         return FilterResult(mask=mask, text=text)

@@ -115,8 +115,8 @@ def _compile(query: t.Any, depth: int) -> Value:
     values = [_argument(argument, depth) for argument in query[1:]]
 
     def answer(host: HostState) -> t.Any:
-        found = [value(host) for value in values]
-        return operate([v for v in found if v is not None])
+        results = [value(host) for value in values]
+        return operate([v for v in results if v is not None])
 
     return answer
 
@@ -132,13 +132,13 @@ def _argument(argument: t.Any, depth: int) -> Value:
 
 def variables(query: t.Any) -> list[str]:
     """The $names in a query, each once, in the order in which they occur."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for argument in query[1:] if isinstance(query, (list, tuple)) else ():
         if isinstance(argument, str) and argument.startswith("$"):
-            found[argument] = None
+            names[argument] = None
         elif isinstance(argument, (list, tuple)):
-            found.update(dict.fromkeys(variables(argument)))
-    return list(found)
+            names.update(dict.fromkeys(variables(argument)))
+    return list(names)
 
 
 def lookup(host: HostState, name: str) -> t.Any:

@@ -38,5 +38,5 @@ class MetricsFilter(Filter):
         if not self.wanted:
             return pass_all(rows)
         groups = fleet.groups("names of metrics", _metrics, ("metrics",))
-        missing = [", ".join(sorted(self.wanted - found)) for found in groups.values]
+        missing = [", ".join(sorted(self.wanted - metric_names)) for metric_names in groups.values]
         return by_group(groups, ["needs the metrics %s, it reports none" % m if m else None for m in missing], rows)

@@ -57,8 +57,8 @@ class NUMATopologyFilter(Filter):
         # The groups are of the hosts as read; those taken from in this request are fitted again.
         changed = fleet.num_instances[rows] != fleet.column("num_instances", np.int64)[rows]
         kinds: list[Kind] = []
-        for row, code, taken in zip(rows.tolist(), groups.codes[rows].tolist(), changed.tolist()):
-            topology = fleet.numa(row) if taken else groups.values[code]
+        for row, code, was_changed in zip(rows.tolist(), groups.codes[rows].tolist(), changed.tolist()):
+            topology = fleet.numa(row) if was_changed else groups.values[code]
             devices = tuple(fleet.pci_devices(row)) if spec.pci_requests else ()
             kinds.append((topology, *_ratios(fleet, row), devices))
         return kinds

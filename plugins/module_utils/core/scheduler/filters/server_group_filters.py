@@ -49,12 +49,12 @@ class ServerGroupAntiAffinityFilter(Filter):
         mask = np.array(counts < most).reshape(np.shape(rows))
         several, flat = np.atleast_1d(rows), mask.reshape(-1)
         for position in np.flatnonzero(~flat):
-            there = fleet.hosts[int(several[position])].instances
-            flat[position] = any(uuid in there for uuid in spec.instance_uuids)
+            guests = fleet.hosts[int(several[position])].instances
+            flat[position] = any(uuid in guests for uuid in spec.instance_uuids)
 
         def text(position: int) -> str:
-            there = counted(at(counts, position), "members")
-            return "%s: the host has %s, and may have %d" % (_title(group), there, most)
+            members = counted(at(counts, position), "members")
+            return "%s: the host has %s, and may have %d" % (_title(group), members, most)
 
         return FilterResult(mask=mask, available=most - counts, needed=1, unit="members of its group", text=text)
 
@@ -79,8 +79,8 @@ class ServerGroupAffinityFilter(Filter):
         mask = np.array(everywhere[rows] > 0).reshape(np.shape(rows))
 
         def text(position: int) -> str:
-            here = np.flatnonzero(everywhere > 0)
-            names: list[t.Any] = sorted({*group.hosts, *(fleet.hosts[int(row)].host for row in here)})
+            member_rows = np.flatnonzero(everywhere > 0)
+            names: list[t.Any] = sorted({*group.hosts, *(fleet.hosts[int(row)].host for row in member_rows)})
             more = ", ..." if len(names) > HOSTS_NAMED else ""
             return "%s: the members are on %s%s" % (_title(group), ", ".join(names[:HOSTS_NAMED]), more)
 

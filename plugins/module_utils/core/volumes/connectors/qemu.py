@@ -36,6 +36,6 @@ class Qemu:
         if not row.iqn:  # a plan before the export
             path = row.device_path or device_to_come(row.volume_id)
             return {"path": path, "driver_format": "raw", "source": "block", "io": "native"}
-        portals = [split_portal(each) for each in row.portals or ()]
+        portals = [split_portal(address) for address in row.portals or ()]
         connection = iscsi_connection(row.iqn, t.cast(int, row.lun), portals, user(), row.initiator or "", secret)
         return {"path": "", "driver_format": "raw", "source": "network", "connection": connection}

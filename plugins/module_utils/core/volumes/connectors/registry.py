@@ -13,7 +13,7 @@ from .kernel import Kernel
 from .qemu import Qemu
 
 DEFAULT: ConnectorType = Kernel()
-CONNECTOR_TYPES: t.Mapping[str, ConnectorType] = {each.name: each for each in (DEFAULT, Qemu())}
+CONNECTOR_TYPES: t.Mapping[str, ConnectorType] = {connector.name: connector for connector in (DEFAULT, Qemu())}
 
 
 def connector_type(name: str | None) -> ConnectorType:

@@ -68,10 +68,10 @@ class Backends:
 
     def capabilities_of(self, row: int) -> dict[str, t.Any]:
         """The capabilities for CapabilitiesFilter, with the amounts after what was taken."""
-        found = self.capabilities[row]
-        if found is None:
-            found = self.capabilities[row] = self.state(row).all_capabilities()
-        return found
+        capabilities = self.capabilities[row]
+        if capabilities is None:
+            capabilities = self.capabilities[row] = self.state(row).all_capabilities()
+        return capabilities
 
     def consume(self, row: int, request: VolumeRequest, sign: int = 1) -> None:
         """Take (``sign`` 1) or release (-1) what a volume needs: allocated, provisioned, and free if that is a number."""

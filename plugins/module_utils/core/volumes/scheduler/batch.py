@@ -41,9 +41,9 @@ def select_backends(
     options = options or VolumeSchedulerOptions()
     more = (volume_hosts, instance_hosts)
     scheduler = VolumeScheduler(states, options, *more)
-    found = [_select(scheduler, request) for request in requests]
+    choices = [_select(scheduler, request) for request in requests]
     near: dict[str, list[int]] = {}  # backend -> the requests whose nearest miss it is
-    for number, choice in enumerate(found):
+    for number, choice in enumerate(choices):
         miss = _nearest_miss(choice)
         if miss:
             near.setdefault(miss["host"], []).append(number)
@@ -56,8 +56,8 @@ def select_backends(
         changed = [_changed(state, *change) if i == row else state for i, state in enumerate(states)]
         again = VolumeScheduler(changed, dataclasses.replace(options, explain=False, explain_failures=False), *more)
         if _fit(again, requests, numbers):
-            _tell([found[n] for n in numbers], host, change, failed)
-    return found
+            _tell([choices[n] for n in numbers], host, change, failed)
+    return choices
 
 
 def _select(scheduler: VolumeScheduler, request: VolumeRequest) -> Choice:

@@ -102,14 +102,16 @@ class CapacityFilter(BackendFilter):
                 "size": _gib(size, up=True),
             }
 
-        return FilterResult(mask=case == _PASS, available=room, needed=_each(size, rows), unit="GiB", text=text)
+        return FilterResult(
+            mask=case == _PASS, available=room, needed=_needed_in_rows(size, rows), unit="GiB", text=text
+        )
 
 
 def _gib(gigabytes: float, up: bool = False) -> str:
     return disk(float(gigabytes) * 1024, up)
 
 
-def _each(size: int, rows: Rows) -> t.Any:
+def _needed_in_rows(size: int, rows: Rows) -> t.Any:
     return np.full(len(rows), float(size))
 
 

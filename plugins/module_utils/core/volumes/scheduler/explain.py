@@ -51,7 +51,9 @@ def explain(
     for rank, row in enumerate(order, 1):
         entries[row].update(rank=rank, passed=True)
     of_source = {row for row in entries if source and same_backend(source, entries[row]["host"])}
-    nearest = of_hosts.nearest(entries, {row: each for row, each in against.items() if not source or row in of_source})
+    nearest = of_hosts.nearest(
+        entries, {row: rejections for row, rejections in against.items() if not source or row in of_source}
+    )
     rest = sorted(set(entries) - set(order), key=lambda row: (row not in of_source, row))
     return {
         "volume_id": request.volume_id,

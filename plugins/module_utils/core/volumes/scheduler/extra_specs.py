@@ -64,12 +64,12 @@ def satisfies(
             continue
         if scope[0] == "capabilities":
             del scope[0]
-        found: t.Any = capabilities
+        capability: t.Any = capabilities
         for part in scope:
-            if not isinstance(found, t.Mapping) or part not in found:
+            if not isinstance(capability, t.Mapping) or part not in capability:
                 return key, requirement, None
-            found = found[part]
+            capability = capability[part]
         wanted = None if requirement is None else str(requirement)
-        if not any(match(one, wanted) for one in (found if isinstance(found, list) else [found])):
-            return key, requirement, found
+        if not any(match(one, wanted) for one in (capability if isinstance(capability, list) else [capability])):
+            return key, requirement, capability
     return None

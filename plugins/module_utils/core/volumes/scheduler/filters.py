@@ -102,8 +102,10 @@ class _AffinityFilter(BackendFilter):
             )
         if not uuids:
             return pass_all(rows)
-        there = {backends.volume_hosts[each] for each in uuids if each in backends.volume_hosts}
-        holds = np.array([backends.ids[row] in there for row in rows], dtype=bool)
+        hosts_of_volumes = {
+            backends.volume_hosts[volume_id] for volume_id in uuids if volume_id in backends.volume_hosts
+        }
+        holds = np.array([backends.ids[row] in hosts_of_volumes for row in rows], dtype=bool)
         word = "none" if self.together else "one"
         return FilterResult(
             mask=holds if self.together else ~holds,

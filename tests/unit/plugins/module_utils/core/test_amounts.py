@@ -27,7 +27,7 @@ def test_memory(mb: float, down: str, up: str) -> None:
 
 
 def test_two_amounts_of_memory_have_one_unit() -> None:
-    assert (memory(512, beside=20480), memory(20480, beside=512)) == ("0.5 GiB", "20 GiB")
+    assert (memory(512, other=20480), memory(20480, other=512)) == ("0.5 GiB", "20 GiB")
 
 
 def test_disk() -> None:

@@ -506,7 +506,7 @@ def test_resized_leaves_volumes_and_the_root_first():
         {**volume, "device_name": "/dev/vdd"},
     )
     flavor = Flavor("new", 1, 1, root_gb=9, ephemeral_gb=2, swap=16)
-    found = resized(there, {"ephemeral_gb": 0, "swap": 8}, flavor, {}, kept=("vdc",))
+    found = resized(there, {"ephemeral_gb": 0, "swap": 8}, flavor, {}, reserved_names=("vdc",))
     assert [(d.name, d.dev, d.size_gb or d.size_mb) for d in found] == [
         ("v", "vda", 7), ("disk.eph0", "vde", 2), ("disk.swap", "vdb", 16), ("v", "vdd", 7),
     ]  # fmt: skip
