@@ -35,17 +35,19 @@ Volumes = t.Mapping[str, str]
 
 def recorded_paths(folder: str) -> dict[str, tuple[str, t.Mapping[str, t.Any], bool]]:
     """Where each disk of disk.info is -> (its name, its record, whether it is in a file system on a logical volume)."""
-    found: dict[str, tuple[str, t.Mapping[str, t.Any], bool]] = {}
+    paths: dict[str, tuple[str, t.Mapping[str, t.Any], bool]] = {}
     for name, record in records_of(folder).items():
         place, store = os.path.join(folder, name), type_of_record(record)
         if store is None:
-            found[place] = (name, record, False)
+            paths[place] = (name, record, False)
         elif store.is_file_system:
-            found.update({os.path.join(place, n): (n, its, True) for n, its in records_of(place).items()})
+            paths.update(
+                {os.path.join(place, n): (n, disk_record, True) for n, disk_record in records_of(place).items()}
+            )
         else:
             source = store.source(os.path.basename(folder), name, folder, str(record.get("volume_group")))
-            found[source.path] = (name, record, False)
-    return found
+            paths[source.path] = (name, record, False)
+    return paths
 
 
 def is_volume(disk: t.Any) -> bool:
@@ -66,13 +68,13 @@ def other_disks(roots: t.Iterable[t.Any], folder: str, volumes: Volumes | None =
     known = {os.path.realpath(path) for path in recorded_paths(folder)}
     known |= {os.path.realpath(os.path.join(folder, name)) for name in _DRIVES}
     roots = list(roots)
-    found = replaced_volumes(roots, volumes or {})
+    other_paths = replaced_volumes(roots, volumes or {})
     for root in roots:
         for disk in root.iterfind("devices/disk"):
             if is_written(disk) and not is_volume(disk) and known_as(disk) not in (volumes or {}):
                 if os.path.realpath(path_of(disk)) not in known:
-                    found.setdefault(_target_of(disk), path_of(disk))
-    return found
+                    other_paths.setdefault(_target_of(disk), path_of(disk))
+    return other_paths
 
 
 def replaced_volumes(roots: t.Iterable[t.Any], volumes: Volumes) -> dict[str, str]:
@@ -81,13 +83,13 @@ def replaced_volumes(roots: t.Iterable[t.Any], volumes: Volumes) -> dict[str, st
     A volume that is being copied is none: the guest writes to both until somebody pivots to the copy.
     """
     sources = VolumeSources()
-    found: dict[str, str] = {}
+    other_paths: dict[str, str] = {}
     for root in roots:
         for disk in root.iterfind("devices/disk"):
             volume_id = known_as(disk)
             if is_written(disk) and volume_id in volumes and not sources.is_same(disk, volume_id, volumes[volume_id]):
-                found.setdefault(_target_of(disk), path_of(disk))
-    return found
+                other_paths.setdefault(_target_of(disk), path_of(disk))
+    return other_paths
 
 
 def refuse_to_leave(domain: t.Any, folder: str, volumes: Volumes) -> None:
@@ -119,13 +121,13 @@ def refuse_replaced_volumes(domain: t.Any, uuid: str, volumes: Volumes) -> None:
     refuse_other_disks(uuid, name, replaced_volumes(definitions_of(domain), volumes))
 
 
-def refuse_other_disks(uuid: str, name: str, found: t.Mapping[str, str]) -> None:
+def refuse_other_disks(uuid: str, name: str, other_paths: t.Mapping[str, str]) -> None:
     """:arg name: of the domain. :arg found: see other_disks()
 
     :raises GuestDisksDiffer: there are some.
     """
-    if found:
-        target, path = sorted(found.items())[0]
+    if other_paths:
+        target, path = sorted(other_paths.items())[0]
         raise GuestDisksDiffer(instance_uuid=uuid, host=os.uname().nodename, domain=name, target=target, path=path)
 
 
@@ -162,8 +164,13 @@ def with_other_disks(xml: str, before: t.Sequence[t.Any], uuid: str, name: str, 
     for _name, disk in local_disks(root, uuid):
         target = disk.find("target").get("dev")
         if target in others:
-            found = (each for one in before for each in one.iterfind("devices/disk") if path_of(each) == others[target])
-            _take_source(disk, next(found))
+            sources = (
+                source_disk
+                for one in before
+                for source_disk in one.iterfind("devices/disk")
+                if path_of(source_disk) == others[target]
+            )
+            _take_source(disk, next(sources))
             del others[target]
         elif path_of(disk) not in has:
             refuse_other_disks(uuid, name, others)
@@ -182,19 +189,19 @@ def refuse_to_restore(domain: t.Any, xml: str, folder: str) -> None:
     refuse_other_disks(uuid, name, replaced_volumes(before, sources_in(root)))
     others = other_disks(before, folder)
     has = {path_of(disk) for one in before for disk in one.iterfind("devices/disk")}
-    own = {path_of(disk) for each, disk in local_disks(root, uuid) if each not in _DRIVES}
+    own = {path_of(disk) for disk_name, disk in local_disks(root, uuid) if disk_name not in _DRIVES}
     if not own <= has:
         refuse_other_disks(uuid, name, others)
 
 
-def _take_source(disk: t.Any, found: t.Any) -> None:
+def _take_source(disk: t.Any, source_disk: t.Any) -> None:
     """Where QEMU has the data of a disk, and in which format, without what libvirt adds of a running guest."""
-    disk.set("type", found.get("type"))
+    disk.set("type", source_disk.get("type"))
     for tag in ("driver", "source", "backingStore"):
         for old in disk.findall(tag):
             disk.remove(old)
     for place, tag in enumerate(("driver", "source")):
-        new = found.find(tag)
+        new = source_disk.find(tag)
         if new is not None:
             new = copy.deepcopy(new)
             new.attrib.pop("index", None)

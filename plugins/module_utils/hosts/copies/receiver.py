@@ -107,8 +107,8 @@ def _remove(folder: str, local: Group) -> None:
 def _check_room(instances_path: str, arrivals: t.Sequence[Arrival], limits: t.Mapping[str, int]) -> None:
     path = checked_instances_path(instances_path)
     make_dirs(path)
-    here = [disk for arrival in arrivals if not arrival.in_group for disk in arrival.disks]
-    check_room(path, max(sum(int(f["allocated"]) for f in here), unknown_bytes(here, limits)))
+    disks_in_folders = [disk for arrival in arrivals if not arrival.in_group for disk in arrival.disks]
+    check_room(path, max(sum(int(f["allocated"]) for f in disks_in_folders), unknown_bytes(disks_in_folders, limits)))
 
 
 def _finish(arrivals: t.Sequence[Arrival]) -> None:

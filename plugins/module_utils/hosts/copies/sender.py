@@ -46,14 +46,14 @@ class Offer:
 
 
 def prepare(
-    instances_path: str, uuid: str, token: str, left: t.Collection[str] = (), has_disks: bool = True
+    instances_path: str, uuid: str, token: str, skipped_names: t.Collection[str] = (), has_disks: bool = True
 ) -> tuple[Offer, list[dict[str, t.Any]]]:
     """Open the disks of an instance whose guest is off. A layer over a base image is made a disk of its own, which no name remains of.
 
     Returns them, and for the new host {name, size, allocated, record}: bytes, and the disk's record in disk.info; None for a config drive and an
     NVRAM. One that is in a file system of its instance, on a logical volume, is ``mounted``.
 
-    :arg left: disks that stay behind: the instance has none of these there, or they are made anew
+    :arg skipped_names: disks that stay on this host: the instance does not have them there, or they are made again
     :arg has_disks: whether the instance has disks here, or a config drive. Without, it may have an NVRAM only, or nothing
     :raises InvalidDiskInfo: a disk is missing, or not a file or logical volume of a known format.
     :raises CommandFailed, VolumeIsBusy: a guest uses it. :raises DiskFull: there is no room for a disk without its base image.
@@ -63,16 +63,16 @@ def prepare(
     with host_lock(instances_path, "instance-" + offer.uuid):
         take_back(offer.uuid)
         for name, record in sorted(records_of(folder).items()):
-            if name == RESCUE or name in left:  # the first: what a killed run left of it
+            if name == RESCUE or name in skipped_names:  # the first: what a killed run left of it
                 continue
-            for disk in store_of_record(record).opened(folder, name, record, left):
-                found = {**_add(offer, disk.name, disk.fd), "record": disk.record}
-                described.append({**found, "mounted": True} if disk.mounted else found)
+            for disk in store_of_record(record).opened(folder, name, record, skipped_names):
+                description = {**_add(offer, disk.name, disk.fd), "record": disk.record}
+                described.append({**description, "mounted": True} if disk.mounted else description)
         drive = os.path.join(folder, CONFIG_DRIVE)
         if os.path.isfile(drive) and not os.path.islink(drive):
             fd = os.open(drive, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             described.append({**_add(offer, CONFIG_DRIVE, fd), "record": None})
-        nvram = None if NVRAM in left else open_nvram(folder)
+        nvram = None if NVRAM in skipped_names else open_nvram(folder)
         if nvram is not None:
             described.append({**_add(offer, NVRAM, nvram), "record": None})
     if not described and has_disks:
@@ -97,11 +97,11 @@ def serve(offers: t.Sequence[Offer], ports: tuple[int, int], stop: str, seconds:
     try:
         place = started(_Offers(offered, stop, seconds), ports)
     except BaseException:
-        for each in offered:
-            each.lock.end()
+        for served_offer in offered:
+            served_offer.lock.end()
         raise
-    for each in offered:
-        each.lock.leave()
+    for served_offer in offered:
+        served_offer.lock.leave()
     return place
 
 
@@ -132,51 +132,53 @@ class _Offers(Server):
         try:
             super().run(listener, context)
         finally:
-            for each in [*self.offers, *self.left]:
-                each.close()
+            for served_offer in [*self.offers, *self.left]:
+                served_offer.close()
 
     def goes_on(self) -> bool:
         with self.lock:
-            for each in [o for o in self.offers if o.lock.is_wanted_back()]:
-                self._end(each)
-                for connection in each.connections:
+            for served_offer in [o for o in self.offers if o.lock.is_wanted_back()]:
+                self._end(served_offer)
+                for connection in served_offer.connections:
                     with contextlib.suppress(OSError):
                         socket.socket.shutdown(connection, socket.SHUT_RDWR)
             return bool(self.offers)
 
-    def _end(self, each: _Served) -> None:
-        self.offers.remove(each)
-        if each.connections:
-            self.left.append(each)
+    def _end(self, served_offer: _Served) -> None:
+        self.offers.remove(served_offer)
+        if served_offer.connections:
+            self.left.append(served_offer)
         else:
-            each.close()
+            served_offer.close()
 
     def tokens(self) -> list[str]:
         with self.lock:
-            return [each.offer.token for each in self.offers]
+            return [served_offer.offer.token for served_offer in self.offers]
 
     def answer(self, asked: t.Mapping[str, t.Any], stream: Stream, connection: t.Any) -> bool:
         token, name = str(asked.get("token") or ""), str(asked.get("file"))
         with self.lock:
-            each = next((o for o in self.offers if hmac.compare_digest(token.encode(), o.offer.token.encode())), None)
-            if each is None or not (asked.get("done") or name in each.offer.files):
+            served_offer = next(
+                (o for o in self.offers if hmac.compare_digest(token.encode(), o.offer.token.encode())), None
+            )
+            if served_offer is None or not (asked.get("done") or name in served_offer.offer.files):
                 return False
             if not asked.get("done"):
-                each.connections.add(connection)
+                served_offer.connections.add(connection)
         if asked.get("done"):
             send_line(stream, {})
             with self.lock:
-                if each in self.offers:
-                    self._end(each)
+                if served_offer in self.offers:
+                    self._end(served_offer)
             return False
-        fd, size = each.offer.files[name]
+        fd, size = served_offer.offer.files[name]
         try:
             send_line(stream, {"size": size})
             send_file(stream, fd, size)
         finally:
             with self.lock:
-                each.connections.discard(connection)
-                if each in self.left and not each.connections:
-                    self.left.remove(each)
-                    each.close()
+                served_offer.connections.discard(connection)
+                if served_offer in self.left and not served_offer.connections:
+                    self.left.remove(served_offer)
+                    served_offer.close()
         return True

@@ -125,9 +125,9 @@ class Server:
     def _end_silent_strangers(self) -> None:
         late = time.monotonic() - _STRANGER
         with self.at_door:
-            for each in [c for c in self.connections if not c.token and c.since < late]:
-                each.end()
-                self.connections.discard(each)
+            for stranger in [c for c in self.connections if not c.token and c.since < late]:
+                stranger.end()
+                self.connections.discard(stranger)
 
     def _serve(self, connection: _Connection, context: ssl.SSLContext) -> None:
         raw = connection.raw
@@ -156,7 +156,7 @@ class Server:
             self.over.set()
             send_line(stream, {})
             return False
-        known = next((each for each in self.tokens() if hmac.compare_digest(token, each.encode())), None)
+        known = next((own_token for own_token in self.tokens() if hmac.compare_digest(token, own_token.encode())), None)
         if known is None or not self._let_in(connection, known):
             return False
         secured.settimeout(PATIENCE)
@@ -174,10 +174,10 @@ class Server:
 
 def _source(address: str) -> str:
     """The part of an address that one machine has not many of."""
-    found = ipaddress.ip_address(address.split("%")[0])
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
-        return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
-    return str(getattr(found, "ipv4_mapped", None) or found)
+    ip_address = ipaddress.ip_address(address.split("%")[0])
+    if isinstance(ip_address, ipaddress.IPv6Address) and ip_address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(ip_address) >> 64 << 64, 64)))
+    return str(getattr(ip_address, "ipv4_mapped", None) or ip_address)
 
 
 def started(server: Server, ports: tuple[int, int]) -> Place:
@@ -206,10 +206,10 @@ def started(server: Server, ports: tuple[int, int]) -> Place:
 
 def answered() -> None:
     """To be called with the module's answer: from now on its run knows where the processes are that it started. They end where that is gone."""
-    gone = run_is_gone()
+    run_gone = run_is_gone()
     while _words:
         word = _words.pop()
-        if not gone:
+        if not run_gone:
             with contextlib.suppress(OSError):  # it has ended
                 os.write(word, b".")
         os.close(word)
@@ -295,8 +295,8 @@ def opened(place: Place) -> t.Iterator[ssl.SSLSocket]:
     with socket.create_connection((place.address, place.port), timeout=PATIENCE) as plain:
         notice_loss(plain)
         with context.wrap_socket(plain) as secured:
-            found = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
-            if not hmac.compare_digest(found, place.fingerprint):
+            fingerprint = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
+            if not hmac.compare_digest(fingerprint, place.fingerprint):
                 raise Garbled("the server has another certificate")
             yield secured
 

@@ -24,16 +24,16 @@ def dhcp_networks(connection: t.Any) -> dict[str, t.Any]:
     """
     from ..libvirt.network_types.registry import served_networks  # a heartbeat does not ask for reservations
 
-    found: dict[str, t.Any] = {"networks": [], "error": None}
+    answer: dict[str, t.Any] = {"networks": [], "error": None}
     try:
-        there = served_networks(connection)
+        networks = served_networks(connection)
         # After the reservations, because a guest is defined before its address is reserved.
         macs = {
-            str(each.get("address")).lower()
+            str(mac_element.get("address")).lower()
             for text in definitions(connection)
-            for each in parse(text).iterfind("devices/interface/mac")
+            for mac_element in parse(text).iterfind("devices/interface/mac")
         }
-        found["networks"] = [
+        answer["networks"] = [
             {
                 "name": network.name,
                 "ours": network.ours,
@@ -42,9 +42,9 @@ def dhcp_networks(connection: t.Any) -> dict[str, t.Any]:
                     for (mac, address), complete in network.reservations.items()
                 ],
             }
-            for network in sorted(there, key=lambda network: network.name)
+            for network in sorted(networks, key=lambda network: network.name)
         ]
-        found["unplugged"] = [dataclasses.asdict(tap) for tap in unplugged(connection)]
+        answer["unplugged"] = [dataclasses.asdict(tap) for tap in unplugged(connection)]
     except Exception as error:  # for any error: the other facts of the host are still reported
-        found["error"] = as_bootflow_error(error).as_dict()
-    return found
+        answer["error"] = as_bootflow_error(error).as_dict()
+    return answer

@@ -216,7 +216,7 @@ def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t
     disk_gb is the size of its local disks according to our metadata, ``rescued`` is there (true) if it is the domain of a rescue, ``moving`` if its
     guest migrates, or went on elsewhere.
     """
-    found = []
+    facts = []
     for row in domains:
         try:
             xml = parse(row["domain"].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
@@ -224,7 +224,7 @@ def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t
             moving = moving_of(row["domain"])
         except libvirt.libvirtError:
             continue
-        found.append(
+        facts.append(
             {
                 "uuid": row["uuid"],
                 "name": row["name"],
@@ -237,7 +237,7 @@ def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t
                 **({"moving": moving} if moving else {}),
             }
         )
-    return found
+    return facts
 
 
 def _add_other_disks(
@@ -252,9 +252,13 @@ def _add_other_disks(
         if fact["ours"]:
             with contextlib.suppress(BootflowError, libvirt.libvirtError):
                 definitions = definitions_of(known[fact["uuid"]])
-                found = other_disks(definitions, os.path.join(instances_path, fact["uuid"]), volumes.get(fact["uuid"]))
-                if found:
-                    fact["other_disks"] = ["%s: %s" % each for each in sorted(found.items())]
+                paths_by_target = other_disks(
+                    definitions, os.path.join(instances_path, fact["uuid"]), volumes.get(fact["uuid"])
+                )
+                if paths_by_target:
+                    fact["other_disks"] = [
+                        "%s: %s" % target_and_path for target_and_path in sorted(paths_by_target.items())
+                    ]
 
 
 def made_by_us(xml: t.Any) -> bool:
@@ -266,14 +270,14 @@ def made_by_us(xml: t.Any) -> bool:
 def _owner(xml: t.Any) -> dict[str, t.Any]:
     """The ledger in the metadata, if it has one, and the size of the guest's local disks."""
     try:
-        found = checked_uuid(ledger_of_domain(xml))
+        ledger_id = checked_uuid(ledger_of_domain(xml))
     except InvalidInput:
         return {}
     nova = NovaInstanceConfig.from_xml(xml.find("metadata/{%s}instance" % NOVA_NAMESPACE)) if made_by_us(xml) else None
     if nova is None or nova.flavor is None:
-        return {"ledger": found}
+        return {"ledger": ledger_id}
     local = nova.flavor.disk if nova.root_type == "image" else 0
-    return {"ledger": found, "disk_gb": local + nova.flavor.ephemeral}
+    return {"ledger": ledger_id, "disk_gb": local + nova.flavor.ephemeral}
 
 
 def instance_folders(instances_path: str, ledger_id: str = "") -> list[str]:
@@ -282,13 +286,13 @@ def instance_folders(instances_path: str, ledger_id: str = "") -> list[str]:
         names = os.listdir(instances_path)
     except OSError:
         return []
-    found = []
+    uuids = []
     for name in names:
         with contextlib.suppress(InvalidInput):  # the image cache, locks, and items of others
             uuid = checked_uuid(name)
             if not is_of_another(ledger_of_folder(os.path.join(instances_path, uuid)), ledger_id):
-                found.append(uuid)
-    return sorted(found)
+                uuids.append(uuid)
+    return sorted(uuids)
 
 
 def complete_guests(
@@ -298,8 +302,8 @@ def complete_guests(
 
     :arg marks: of the instances' folders. :arg domains: as in domain_facts(); those of others, and of other ledgers, do not count
     """
-    there = {d["uuid"] for d in domains if d["ours"] and not is_of_another(d.get("ledger") or "", ledger_id)}
-    return sorted(uuid for uuid in {*marks, *there} if is_complete(marks.get(uuid, ""), uuid in there))
+    own_domains = {d["uuid"] for d in domains if d["ours"] and not is_of_another(d.get("ledger") or "", ledger_id)}
+    return sorted(uuid for uuid in {*marks, *own_domains} if is_complete(marks.get(uuid, ""), uuid in own_domains))
 
 
 def vcpus_used(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
@@ -334,7 +338,7 @@ def overcommitted_bytes(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
 
 def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Mapping[str, t.Any]]:
     """Real path of each block device that is a disk of a domain, now or at its next start -> the domain, as in list_domains()."""
-    found: dict[str, t.Mapping[str, t.Any]] = {}
+    domain_of_device: dict[str, t.Mapping[str, t.Any]] = {}
     for row in domains:
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
             try:
@@ -342,8 +346,8 @@ def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.
             except libvirt.libvirtError:
                 continue
             for source in xml.iterfind("devices/disk[@type='block']/source[@dev]"):
-                found.setdefault(os.path.realpath(source.get("dev")), row)
-    return found
+                domain_of_device.setdefault(os.path.realpath(source.get("dev")), row)
+    return domain_of_device
 
 
 def cpu_info(connection: t.Any, capabilities: t.Any) -> dict[str, t.Any]:
@@ -367,11 +371,11 @@ def cpu_info(connection: t.Any, capabilities: t.Any) -> dict[str, t.Any]:
 
 def _physical_address_bits(cpu: t.Any) -> dict[str, t.Any]:
     """``maxphysaddr`` with its mode and bits, as in Nova; nothing where libvirt (before 8.7) does not know it."""
-    found = cpu.find("maxphysaddr")
-    if found is None:
+    element = cpu.find("maxphysaddr")
+    if element is None:
         return {}
-    bits = {"bits": int(found.get("bits"))} if found.get("bits") else {}
-    return {"maxphysaddr": {"mode": found.get("mode") or "", **bits}}
+    bits = {"bits": int(element.get("bits"))} if element.get("bits") else {}
+    return {"maxphysaddr": {"mode": element.get("mode") or "", **bits}}
 
 
 def _model_features(connection: t.Any, cpu: t.Any) -> set[str]:

@@ -34,12 +34,12 @@ def cpu_metrics(connection: t.Any, instances_path: str, write: bool = True) -> d
     if not all(kind in stats for kind in TIMES):
         return {}
     sample = {kind: int(stats[kind]) for kind in TIMES}
-    kept = os.path.join(checked_instances_path(instances_path), PROBE, "cpu.json")
+    sample_file = os.path.join(checked_instances_path(instances_path), PROBE, "cpu.json")
     boot = boot_id()
-    metrics = metrics_of(sample, frequency, _previous(read_json(kept), boot))
+    metrics = metrics_of(sample, frequency, _previous(read_json(sample_file), boot))
     if write:
-        make_dirs(os.path.dirname(kept))
-        write_json(kept, dict(sample, boot_id=boot))
+        make_dirs(os.path.dirname(sample_file))
+        write_json(sample_file, dict(sample, boot_id=boot))
     return metrics
 
 
@@ -67,11 +67,11 @@ def _percent(part: int, total: int) -> int:
     return int(part / total * 100) if total else 0
 
 
-def _previous(kept: t.Any, boot: str) -> dict[str, int] | None:
+def _previous(stored_sample: t.Any, boot: str) -> dict[str, int] | None:
     """The stored sample, if it is complete and from this start of the host."""
-    if not isinstance(kept, dict) or kept.get("boot_id") != boot:
+    if not isinstance(stored_sample, dict) or stored_sample.get("boot_id") != boot:
         return None
-    sample = {kind: kept[kind] for kind in TIMES if isinstance(kept.get(kind), int)}
+    sample = {kind: stored_sample[kind] for kind in TIMES if isinstance(stored_sample.get(kind), int)}
     return sample if len(sample) == len(TIMES) else None
 
 

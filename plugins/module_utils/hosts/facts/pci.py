@@ -47,7 +47,7 @@ class Sysfs:
             addresses = sorted(os.listdir(os.path.join(self.root, "bus/pci/devices")))
         except OSError:
             return []
-        found = []
+        devices = []
         for address in addresses:
             if not _ADDRESS_NAME.match(address):
                 continue  # of a kernel that names others here
@@ -57,8 +57,10 @@ class Sysfs:
             physical = self._device(address, "physfn")
             parent = os.path.basename(os.path.realpath(physical)) if os.path.islink(physical) else None
             kind = VF if parent else (PF if self.is_physical_function(address) else STANDARD)
-            found.append(_device(address, vendor, product, _read_int(self._device(address, "numa_node")), kind, parent))
-        return found
+            devices.append(
+                _device(address, vendor, product, _read_int(self._device(address, "numa_node")), kind, parent)
+            )
+        return devices
 
 
 _ADDRESS_NAME = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\Z")
@@ -122,15 +124,15 @@ def _devices_of_libvirt(connection: t.Any) -> list[PciDevice]:
         nodes = connection.listAllDevices(libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV)
     except libvirt.libvirtError:
         return []
-    found = []
+    devices = []
     for node in nodes:
         try:
             device = device_of_xml(node.XMLDesc(0))
         except libvirt.libvirtError:
             continue  # it was unplugged meanwhile
         if device is not None:
-            found.append(device)
-    return found
+            devices.append(device)
+    return devices
 
 
 def pci_passthrough_devices(connection: t.Any, entries: t.Any, sysfs: Sysfs | None = None) -> list[dict[str, t.Any]]:

@@ -141,25 +141,25 @@ class _Copy:
         self._on_bytes, self._on_progress = on_bytes, on_progress
         self._limits = limits
         self._started = time.monotonic()
-        found = os.statvfs(os.path.dirname(target))
-        free = found.f_bavail * found.f_frsize
-        self._room = max(0, free - min(KEPT_FREE, found.f_blocks * found.f_frsize // 20))
+        file_system = os.statvfs(os.path.dirname(target))
+        free = file_system.f_bavail * file_system.f_frsize
+        self._room = max(0, free - min(KEPT_FREE, file_system.f_blocks * file_system.f_frsize // 20))
 
     def failed(self, reason: str, retryable: bool = True) -> ImageDownloadFailed:
         error = ImageDownloadFailed(image_id=self.image_id, url=shown_url(self.url), reason=reason)
         error.retryable = retryable
         return error
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds that are left. :raises ImageDownloadFailed: none"""
         if not self._limits.seconds:
             return SLOW_SECONDS
-        left = self._started + self._limits.seconds - time.monotonic()
-        if left <= 0:
+        remaining = self._started + self._limits.seconds - time.monotonic()
+        if remaining <= 0:
             error = self.failed("not complete after %g s" % self._limits.seconds)
             error.remedy = "Raise bootflow_image_fetch_timeout, or choose a faster server."
             raise error
-        return left
+        return remaining
 
     def write(self, chunks: t.Iterable[bytes], total: int | None) -> int:
         """Write the chunks, each of CHUNK bytes but the last."""
@@ -178,7 +178,7 @@ class _Copy:
                 done += len(chunk)
                 if self._on_progress is not None:
                     self._on_progress(done, total)
-                self.left()
+                self.seconds_left()
             file.truncate(done)
         return done
 
@@ -303,7 +303,7 @@ class _Source:
         """The next bytes; none at the end of the content."""
         while True:
             began = time.monotonic()
-            ready = bool(select.select([self._fd], [], [], min(self._copy.left(), 1.0))[0])
+            ready = bool(select.select([self._fd], [], [], min(self._copy.seconds_left(), 1.0))[0])
             self._waited += time.monotonic() - began  # not the time in which the disk keeps us busy
             data = os.read(self._fd, CHUNK) if ready else b""
             self._arrived += len(data)
@@ -322,7 +322,7 @@ class _Source:
             return
         words = self._errors.read().decode("utf-8", "replace").strip()
         try:
-            found = json.loads(words[words.rfind("\n") + 1 :])
+            process_error = json.loads(words[words.rfind("\n") + 1 :])
         except ValueError:
-            found = {"reason": words[-500:] or "the process that reads it ended", "retryable": True}
-        raise self._copy.failed(found["reason"], found["retryable"])
+            process_error = {"reason": words[-500:] or "the process that reads it ended", "retryable": True}
+        raise self._copy.failed(process_error["reason"], process_error["retryable"])

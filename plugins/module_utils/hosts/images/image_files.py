@@ -100,8 +100,13 @@ class SteadyFile:
         return os.path.join(REMEMBERED, "%x-%d.json" % (self._status.st_dev, self._status.st_ino))
 
     def _mark(self, sha256: t.Any) -> dict[str, t.Any]:
-        found = self._status
-        return {"size": found.st_size, "mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns, "sha256": sha256}
+        status = self._status
+        return {
+            "size": status.st_size,
+            "mtime_ns": status.st_mtime_ns,
+            "ctime_ns": status.st_ctime_ns,
+            "sha256": sha256,
+        }
 
 
 def steady_file(path: str) -> SteadyFile | None:

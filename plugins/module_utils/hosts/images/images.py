@@ -145,8 +145,8 @@ def remove_uploads(paths: t.Iterable[str]) -> bool:
 def _headers(text: str | None) -> dict[str, str]:
     """:raises InvalidInput: not JSON of a mapping."""
     try:
-        found = json.loads(text or "{}")
-        return {str(name): str(value) for name, value in found.items()}
+        headers = json.loads(text or "{}")
+        return {str(name): str(value) for name, value in headers.items()}
     except (ValueError, AttributeError):
         raise InvalidInput(reason="the headers of an image must be a mapping") from None
 
@@ -217,8 +217,8 @@ def cached_image(image: ImageSource, instances_path: str) -> BaseImage | None:
         if os.path.basename(name) != name or not is_confinable(name) or not _is_same(image, wanted, marker):
             return None
         path = os.path.join(folder, name)
-        found = os.lstat(path)
-        if (found.st_size, found.st_mtime_ns) != (marker["size"], marker["mtime_ns"]):
+        status = os.lstat(path)
+        if (status.st_size, status.st_mtime_ns) != (marker["size"], marker["mtime_ns"]):
             return None
         return BaseImage(path=path, virtual_size=int(marker["size"]), sha256=str(marker["sha256"]))
     except (OSError, ValueError, KeyError, TypeError):
@@ -240,8 +240,8 @@ def ensure_image(
     :raises ImageDownloadFailed, ImageChecksumMismatch, ImageUnacceptable, InvalidDiskFormat, DiskFull: as named.
     """
     image_checks.driver_of(image.disk_format, image.label)
-    found = cached_image(image, instances_path)
-    if found is None:
+    base_image = cached_image(image, instances_path)
+    if base_image is None:
         if not image_checks.checksum_of(image.checksum, image.label) and not image.allow_unverified:
             raise ImageUnacceptable(
                 image_id=image.label,
@@ -249,12 +249,12 @@ def ensure_image(
                 remedy="Set its sha256 in bootflow_images, or allow unverified images.",
             )
         with host_lock(instances_path, "image-" + image.id, timeout=lock_timeout):
-            found = cached_image(image, instances_path)
-            if found is None:
-                found = _fill_cache(image, instances_path, max_bytes, on_progress)
-    if max_bytes is not None and found.virtual_size > max_bytes:
-        raise TooLarge(found.virtual_size)
-    return found
+            base_image = cached_image(image, instances_path)
+            if base_image is None:
+                base_image = _fill_cache(image, instances_path, max_bytes, on_progress)
+    if max_bytes is not None and base_image.virtual_size > max_bytes:
+        raise TooLarge(base_image.virtual_size)
+    return base_image
 
 
 def hold_image(image: ImageSource, instances_path: str, max_bytes: int | None, held: contextlib.ExitStack) -> BaseImage:
@@ -263,16 +263,16 @@ def hold_image(image: ImageSource, instances_path: str, max_bytes: int | None, h
     :raises: see ensure_image().
     """
     while True:
-        found = ensure_image(image, instances_path, max_bytes)
+        base_image = ensure_image(image, instances_path, max_bytes)
         with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as opened:
-            fd = os.open(found.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(base_image.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             opened.callback(os.close, fd)
             fcntl.flock(fd, fcntl.LOCK_SH)
             # Otherwise a purge removed it meanwhile: it is fetched again.
-            if os.path.samestat(os.fstat(fd), os.lstat(found.path)):
+            if os.path.samestat(os.fstat(fd), os.lstat(base_image.path)):
                 mark_used(fd)
                 held.push(opened.pop_all())
-                return found
+                return base_image
 
 
 def mark_used(file: str | int) -> None:
@@ -367,7 +367,7 @@ def _publish(image: ImageSource, raw: str, sha256: str, folder: str, **known: st
     # A file of that name has the same content, and running guests keep it open, so it can be replaced.
     os.rename(raw, path)
     fsync(folder)
-    found = os.lstat(path)
+    status = os.lstat(path)
     marker = {
         "id": image.id,
         "name": image.name,
@@ -375,10 +375,10 @@ def _publish(image: ImageSource, raw: str, sha256: str, folder: str, **known: st
         "sha256": sha256,
         "disk_format": image.disk_format,
         "source": _source_name(image),
-        "size": found.st_size,
-        "mtime_ns": found.st_mtime_ns,
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
         "address": image.checksum,
         **known,
     }
     write_json(os.path.join(folder, image_marker(image.id)), marker, 0o600)  # the URL may contain a signature
-    return BaseImage(path=path, virtual_size=found.st_size, sha256=sha256, changed=True)
+    return BaseImage(path=path, virtual_size=status.st_size, sha256=sha256, changed=True)

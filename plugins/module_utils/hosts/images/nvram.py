@@ -69,11 +69,11 @@ def copy_nvram(path: str, folder: str) -> None:
     if fd is None:
         raise _other(path)
     with os.fdopen(fd, "rb") as file:
-        data, found = file.read(), os.fstat(fd)
-    if len(data) != found.st_size or not is_nvram(data[:HEAD]):
+        data, status = file.read(), os.fstat(fd)
+    if len(data) != status.st_size or not is_nvram(data[:HEAD]):
         raise _other(path)
     make_dirs(folder)
-    owner = (found.st_uid, found.st_gid)
+    owner = (status.st_uid, status.st_gid)
     write_file(os.path.join(folder, NVRAM), data.rstrip(b"\0"), 0o600, size=len(data), owner=owner)
 
 
@@ -103,7 +103,7 @@ def check_nvram(path: str) -> None:
 
 def template_lengths() -> set[int]:
     """Bytes of the variables of each firmware of this host; empty: it has none that is described."""
-    found = set()
+    lengths = set()
     for folder in DESCRIPTIONS:
         for description in glob.glob(os.path.join(folder, "*.json")):
             data = read_json(description)
@@ -111,5 +111,5 @@ def template_lengths() -> set[int]:
             template = mapping.get("nvram-template") if isinstance(mapping, dict) else None
             path = template.get("filename") if isinstance(template, dict) else None
             if isinstance(path, str) and os.path.isfile(path):
-                found.add(os.path.getsize(path))
-    return found
+                lengths.add(os.path.getsize(path))
+    return lengths

@@ -83,8 +83,8 @@ def version_of(path: str, url: str, access: ImageAccess) -> str:
     file = path or local_path(url) or ""
     with contextlib.suppress(OSError):
         if file:
-            found = os.stat(file)
-            return json.dumps([file, found.st_size, found.st_mtime_ns])
+            status = os.stat(file)
+            return json.dumps([file, status.st_size, status.st_mtime_ns])
     if url.startswith(("http://", "https://")):
         with contextlib.suppress(BootflowError, OSError):
             return look(url, access)

@@ -98,17 +98,17 @@ def _open(url: str, access: t.Mapping[str, t.Any]) -> t.Any:
             if error.code not in (301, 302, 303, 307, 308) or not target:
                 raise
             error.close()
-            there = urllib.parse.urljoin(at, target)
-            _check_redirect(at, there, error.code)
-            at, ours = there, ours and _server(there) == _server(url)
+            next_url = urllib.parse.urljoin(at, target)
+            _check_redirect(at, next_url, error.code)
+            at, ours = next_url, ours and _server(next_url) == _server(url)
     raise Refused("more than %d redirects" % REDIRECTS)
 
 
-def _check_redirect(at: str, there: str, code: int) -> None:
-    here, scheme = urllib.parse.urlsplit(at).scheme.lower(), urllib.parse.urlsplit(there).scheme.lower()
+def _check_redirect(at: str, next_url: str, code: int) -> None:
+    current_scheme, scheme = urllib.parse.urlsplit(at).scheme.lower(), urllib.parse.urlsplit(next_url).scheme.lower()
     if scheme not in _PORTS:
         raise Refused("the server redirects (HTTP %d) to a URL that is not http or https" % code, retryable=False)
-    if here == "https" and scheme == "http":
+    if current_scheme == "https" and scheme == "http":
         raise Refused("the server redirects (HTTP %d) from https to http" % code, retryable=False)
 
 
@@ -131,11 +131,11 @@ def _send(response: t.Any, look: bool = False) -> None:
     out.flush()
     if look:
         return
-    left = total
-    while left is None or left > 0:
-        chunk = response.read1(CHUNK if left is None else min(CHUNK, left))
+    remaining = total
+    while remaining is None or remaining > 0:
+        chunk = response.read1(CHUNK if remaining is None else min(CHUNK, remaining))
         if not chunk:
             break
         out.write(chunk)
         out.flush()
-        left = None if left is None else left - len(chunk)
+        remaining = None if remaining is None else remaining - len(chunk)

@@ -44,7 +44,7 @@ class Devices:
     def disks_of_session(self, number: int, lun: int | None = None) -> list[str]:
         """The kernel names of the disks of a session, of one LUN or of all."""
         folders = self._folders(number)
-        return [name for at, each in folders if lun in (None, at) for name in sorted(os.listdir(each))]
+        return [name for at, folder in folders if lun in (None, at) for name in sorted(os.listdir(folder))]
 
     def luns_of_session(self, number: int) -> list[int]:
         """The LUNs of a session that are disks, without the controller that some targets have."""
@@ -53,8 +53,8 @@ class Devices:
     def _folders(self, number: int) -> list[tuple[int, str]]:
         """(LUN, folder of its disk) of a session."""
         pattern = os.path.join(self.sys, "class/iscsi_session/session%d/device/target*/*:*:*:*/block" % number)
-        found = [(_ADDRESS.search(folder), folder) for folder in sorted(glob.glob(pattern))]
-        return [(int(address.group(1)), folder) for address, folder in found if address]
+        matches = [(_ADDRESS.search(folder), folder) for folder in sorted(glob.glob(pattern))]
+        return [(int(address.group(1)), folder) for address, folder in matches if address]
 
     def _block(self, name: str, *parts: str) -> str:
         return os.path.join(self.sys, "block", name, *parts)
@@ -97,7 +97,7 @@ class Devices:
     def members(self, name: str) -> list[str]:
         """The disks of a map dm-N, without those that are being removed from the kernel."""
         with contextlib.suppress(FileNotFoundError):
-            return sorted(each for each in os.listdir(self._block(name, "slaves")) if os.path.exists(self._block(each)))
+            return sorted(disk for disk in os.listdir(self._block(name, "slaves")) if os.path.exists(self._block(disk)))
         return []
 
     def is_logged_in(self, number: int) -> bool:
@@ -180,7 +180,7 @@ class Devices:
 
     # ---- change --------------------------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def wait_for_udev(self) -> None:
         """Wait until udev has created its links."""
         udevadm = shutil.which("udevadm")
         if udevadm:
@@ -191,9 +191,9 @@ class Devices:
 
         :raises WaitTimeout: the target does not respond.
         """
-        found = _HOST.search(os.path.realpath(os.path.join(self.sys, "class/iscsi_session/session%d" % number)) + "/")
-        if found:
-            path = os.path.join(self.sys, "class/scsi_host/host%s/scan" % found.group(1))
+        match = _HOST.search(os.path.realpath(os.path.join(self.sys, "class/iscsi_session/session%d" % number)) + "/")
+        if match:
+            path = os.path.join(self.sys, "class/scsi_host/host%s/scan" % match.group(1))
             with contextlib.suppress(FileNotFoundError, CommandFailed):
                 write_sysfs(path, "- - %d" % lun)
 
@@ -221,4 +221,4 @@ class Devices:
                 if time.monotonic() > deadline:
                     raise VolumePathNotRemoved(volume_path=os.path.join(self.dev, name))
                 time.sleep(0.05)
-        self.settle()
+        self.wait_for_udev()

@@ -66,8 +66,8 @@ class Session:
 
 def parse_sessions(text: str) -> list[Session]:
     """The sessions in the output of ``iscsiadm -m session``; other lines are ignored."""
-    found = [_SESSION.match(line.strip()) for line in text.splitlines()]
-    return [Session(int(each.group(1)), *each.group(2, 3, 4)) for each in found if each]
+    matches = [_SESSION.match(line.strip()) for line in text.splitlines()]
+    return [Session(int(match.group(1)), *match.group(2, 3, 4)) for match in matches if match]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def connection_of(args: t.Mapping[str, t.Any]) -> Connection:
         raise InvalidInput(reason="state must be one of %s, got %r" % (", ".join(STATES), state))
     if isinstance(lun, bool) or not isinstance(lun, int) or not 0 <= lun <= 16383:
         raise InvalidInput(reason="LUN of volume %s is not valid: %r" % (volume_id, lun))
-    portals = [portal(*split_portal(each)) for each in args.get("portals") or ()]
+    portals = [portal(*split_portal(address)) for address in args.get("portals") or ()]
     if not portals or len(set(portals)) < len(portals):
         raise InvalidInput(reason="portals of volume %s must be one or more, each listed once" % volume_id)
     return Connection(
@@ -169,8 +169,8 @@ class Initiator:
         return [name for s in sessions for name in self.devices.disks_of_session(s.number, desired.lun)]
 
     def _path(self, desired: Connection, sessions: t.Sequence[Session]) -> str:
-        there = [(s.portal, s.iqn) for s in sessions if s.portal in desired.portals]
-        for where, iqn in there or [(each, desired.iqn) for each in desired.portals]:
+        session_nodes = [(s.portal, s.iqn) for s in sessions if s.portal in desired.portals]
+        for where, iqn in session_nodes or [(portal_address, desired.iqn) for portal_address in desired.portals]:
             for pattern in by_path_names(where, iqn, desired.lun):
                 for path in sorted(glob.glob(pattern)) if "*" in pattern else [pattern]:
                     # A link that udev has not removed yet is dangling.
@@ -204,10 +204,10 @@ class Initiator:
         """Create the multipath map over the disks of all sessions, and add it to the result."""
         sessions = self.sessions(desired.iqn)
         names = self._disks(desired, sessions)
-        there = self.devices.map_of(names)
+        existing_map = self.devices.map_of(names)
         made = self.multipath.make(names)
         result.update(self.result(desired, sessions))
-        if made and not there:
+        if made and not existing_map:
             result.update(changed=True, changes=sorted({*result["changes"], "map"}))
         if not made:
             result["warnings"].append(
@@ -216,10 +216,12 @@ class Initiator:
 
     def _connect_at_one(self, desired: Connection, before: t.Sequence[Session], check_mode: bool) -> dict[str, t.Any]:
         """Connect at the portal with an existing session, or else at the first that leads to the disk."""
-        there = [where for where in desired.portals if any(session.portal == where for session in before)]
+        with_session = [where for where in desired.portals if any(session.portal == where for session in before)]
         failed: list[str] = []
         problem: BootflowError | None = None
-        for where in there + [each for each in desired.portals if each not in there]:
+        for where in with_session + [
+            other_portal for other_portal in desired.portals if other_portal not in with_session
+        ]:
             try:
                 result = self._connect(desired, [where], before, check_mode)
             except (FailedISCSITargetPortalLogin, VolumeDeviceNotFound, WaitTimeout) as error:
@@ -240,9 +242,9 @@ class Initiator:
 
     def _leave(self, desired: Connection, where: str) -> None:
         """Log out of a portal that does not lead to the disk, if nothing else needs it."""
-        mine = [session for session in self.sessions(desired.iqn) if session.portal == where]
-        if not desired.shared and not any(self.devices.disks_of_session(session.number) for session in mine):
-            for session in mine:
+        portal_sessions = [session for session in self.sessions(desired.iqn) if session.portal == where]
+        if not desired.shared and not any(self.devices.disks_of_session(session.number) for session in portal_sessions):
+            for session in portal_sessions:
                 self._node(session.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
             self._delete_record(desired.iqn, where)
 
@@ -328,7 +330,7 @@ class Initiator:
         """
         silent: dict[int, WaitTimeout] = {}
         for attempt in range(self.wait_tries + 1):
-            self.devices.settle()
+            self.devices.wait_for_udev()
             answering = [session for session in sessions if session.number not in silent]
             connected = [s for s in answering if self.devices.is_logged_in(s.number)]
             late = [s for s in connected if not self.devices.disks_of_session(s.number, desired.lun)]
@@ -367,7 +369,7 @@ class Initiator:
         users = self.devices.users(disks, held=not check_mode)
         if users:
             # Wait for what udev runs after the guest closed its disk.
-            self.devices.settle()
+            self.devices.wait_for_udev()
             users = self.devices.users(disks, held=not check_mode)
         if users:
             raise VolumePathNotRemoved(
@@ -405,10 +407,10 @@ class Initiator:
         for session in sessions:
             progress.mark_changed()
             self._node(session.iqn, session.portal, "--logout", ok=(0, _NO_RECORDS), timeout=150)
-        left = self.sessions(desired.iqn)
-        if left:
+        remaining = self.sessions(desired.iqn)
+        if remaining:
             raise VolumePathNotRemoved(
-                message="the session with %s at %s did not end" % (desired.iqn, ", ".join(s.portal for s in left))
+                message="the session with %s at %s did not end" % (desired.iqn, ", ".join(s.portal for s in remaining))
             )
         for where in records:
             progress.mark_changed()
@@ -537,15 +539,15 @@ def make_connections(
 def shown(initiator: Initiator, desired: Connection) -> dict[str, t.Any]:
     """The connection of a volume for a diff, without secrets."""
     sessions = initiator.sessions(desired.iqn)
-    found = initiator.result(desired, sessions)
-    there = {session.portal for session in sessions}
-    portals = [where for where in desired.portals if where in there] or desired.portals
+    result = initiator.result(desired, sessions)
+    session_portals = {session.portal for session in sessions}
+    portals = [where for where in desired.portals if where in session_portals] or desired.portals
     records = all(initiator._record_is_right(desired, where) for where in portals)
     return {
-        "connected": bool(found["devices"]),
-        "portals": sorted(there),
+        "connected": bool(result["devices"]),
+        "portals": sorted(session_portals),
         "record": "as requested" if records else "other or none",
-        "size": found["size"],
+        "size": result["size"],
     }
 
 
@@ -558,5 +560,11 @@ def expected_after(
     if desired.state == CONNECTED:
         portals = sorted(set(before["portals"]) | set(desired.portals))
         return dict(before, connected=True, portals=portals, record="as requested")
-    kept = [each["portal"] for each in result["sessions"]]
-    return dict(before, connected=False, portals=kept, record=before["record"] if kept else "other or none", size=0)
+    remaining_portals = [session["portal"] for session in result["sessions"]]
+    return dict(
+        before,
+        connected=False,
+        portals=remaining_portals,
+        record=before["record"] if remaining_portals else "other or none",
+        size=0,
+    )

@@ -67,20 +67,20 @@ class Multipath:
                 progress.mark_changed()
                 self._multipathd("add", "path", name)
         for _time in self._tries(self.wait):
-            found = self.devices.map_of(names)
-            if found and self._is_ready(found):
-                self._check_members(found, names)
-                return found
+            map_name = self.devices.map_of(names)
+            if map_name and self._is_ready(map_name):
+                self._check_members(map_name, names)
+                return map_name
         return ""
 
     def _is_ready(self, name: str) -> bool:
         """Whether udev created the link and at least one path is usable."""
-        self.devices.settle()
+        self.devices.wait_for_udev()
         return os.path.exists(self.devices.map_path(name)) and self._multipath("-C", name).rc == 0
 
     def _check_members(self, name: str, names: t.Sequence[str]) -> None:
         """multipathd trusts the identity of disks, and two targets may report the same one for two volumes."""
-        strange = [each for each in self.devices.members(name) if each not in names]
+        strange = [member for member in self.devices.members(name) if member not in names]
         if strange:
             raise VolumeDeviceNotFound(
                 message="multipathd has merged %s, which do not belong to this volume, into one map with %s"
@@ -121,7 +121,7 @@ class Multipath:
         # A scanner such as udev may still have it open.
         for _time in range(3):
             done = self._multipath("-f", self.devices.map_name(name), timeout=300)
-            self.devices.settle()
+            self.devices.wait_for_udev()
             if self.devices.map_uuid(name) != uuid:
                 break
             self.sleep(2)
@@ -137,13 +137,13 @@ class Multipath:
         """Wait until multipathd has noticed that these disks are gone, because a new disk may get one of the names immediately."""
         if not self.runs():
             return
-        left = list(names)
+        remaining = list(names)
         for _time in self._tries(5):
             shown = self._multipathd("show", "paths", "raw", "format", "%d").stdout.split()
-            left = [name for name in names if name in shown]
-            if not left:
+            remaining = [name for name in names if name in shown]
+            if not remaining:
                 return
-        for name in left:
+        for name in remaining:
             self._multipathd("del", "path", name)
 
     # ---- programs ------------------------------------------------------------------------------------------------------

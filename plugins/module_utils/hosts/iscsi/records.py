@@ -98,31 +98,33 @@ class NodeRecords:
 
     def portals(self, iqn: str, portals: t.Iterable[str] = ()) -> list[str]:
         """These portals of a target, and all others with a record, which discovery may have added."""
-        found = list(portals)
+        all_portals = list(portals)
         for folder in self.folders:
             for path in sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, iqn)), "*"))):
                 words = os.path.basename(path).split(",")
                 with contextlib.suppress(InvalidInput, ValueError, IndexError):
                     where = portal(words[0], int(words[1]))
-                    if where not in found:
-                        found.append(where)
-        return found
+                    if where not in all_portals:
+                        all_portals.append(where)
+        return all_portals
 
     def paths(self, iqn: str, where: str) -> list[str]:
         """The files or directories of the record of a node at a portal."""
         address, port = split_portal(where)
-        found: list[str] = []
+        record_paths: list[str] = []
         for folder in self.folders:
             base = os.path.join(glob.escape(os.path.join(folder, iqn)), glob.escape("%s,%d" % (address, port)))
-            found += glob.glob(base) + glob.glob(base + ",*")
-        return found
+            record_paths += glob.glob(base) + glob.glob(base + ",*")
+        return record_paths
 
     def files(self, iqn: str, where: str) -> list[str]:
         """The files of the record of a node at a portal."""
-        found: list[str] = []
+        record_files: list[str] = []
         for path in self.paths(iqn, where):
-            found.extend([path] if os.path.isfile(path) else sorted(glob.glob(os.path.join(glob.escape(path), "*"))))
-        return found
+            record_files.extend(
+                [path] if os.path.isfile(path) else sorted(glob.glob(os.path.join(glob.escape(path), "*")))
+            )
+        return record_files
 
     def are_whole(self, iqn: str, where: str) -> bool:
         """Whether there is no record or a valid one, not an empty file or directory as after a power failure."""
@@ -148,16 +150,16 @@ class NodeRecords:
             with open(path, encoding="utf-8") as file:
                 text = with_settings(file.read(), settings)
             # Outside of the directories that iscsiadm reads as records, and on the same file system.
-            folder = next(each for each in self.folders if path.startswith(each + "/"))
+            folder = next(root for root in self.folders if path.startswith(root + "/"))
             write_file(path, text.encode(), 0o600, folder=os.path.dirname(folder))
 
     def clear(self, iqn: str, where: str) -> None:
         """Remove the rest of a record that iscsiadm has deleted or does not see."""
-        left = self.paths(iqn, where)
-        if not left:
+        remaining_paths = self.paths(iqn, where)
+        if not remaining_paths:
             return
         with database_lock(self.lock):
-            for path in left:
+            for path in remaining_paths:
                 for file in self.files(iqn, where):
                     os.unlink(file)
                 if os.path.isdir(path):

@@ -25,27 +25,27 @@ def sessions_there(initiator: Initiator, prefixes: t.Sequence[str], known: t.Col
         sessions = initiator.every_session()
     except MissingLibrary:  # without iscsiadm there is no session, but its records may remain
         sessions = []
-    found = []
+    targets = []
     for iqn in sorted({s.iqn for s in sessions} | initiator.records.targets()):
         volume_id = volume_id_of_target(iqn, prefixes)
-        if not volume_id or normal_name(iqn) in {normal_name(each) for each in known}:
+        if not volume_id or normal_name(iqn) in {normal_name(known_iqn) for known_iqn in known}:
             continue
-        mine = [s for s in sessions if s.iqn == iqn]
-        portals = initiator.records.portals(iqn, sorted({s.portal for s in mine}))
+        target_sessions = [s for s in sessions if s.iqn == iqn]
+        portals = initiator.records.portals(iqn, sorted({s.portal for s in target_sessions}))
         if not portals:
             continue  # an empty directory
-        disks = [name for s in mine for name in initiator.devices.disks_of_session(s.number)]
-        found.append(
+        disks = [name for s in target_sessions for name in initiator.devices.disks_of_session(s.number)]
+        targets.append(
             {
                 "iqn": iqn,
                 "volume_id": volume_id,
-                "session": bool(mine),
-                "luns": sorted({lun for s in mine for lun in initiator.devices.luns_of_session(s.number)}),
+                "session": bool(target_sessions),
+                "luns": sorted({lun for s in target_sessions for lun in initiator.devices.luns_of_session(s.number)}),
                 "portals": portals,
                 "in_use": initiator.devices.users(disks, held=False) if disks else [],
             }
         )
-    return found
+    return targets
 
 
 def iscsi_ends(
@@ -55,13 +55,13 @@ def iscsi_ends(
 
     A failure does not fail the host: ``error`` has the reason.
     """
-    found: dict[str, t.Any] = {"sessions": [], "secrets": [], "error": None}
+    ends: dict[str, t.Any] = {"sessions": [], "secrets": [], "error": None}
     try:
-        found["sessions"] = sessions_there(initiator or Initiator(), prefixes, known)
+        ends["sessions"] = sessions_there(initiator or Initiator(), prefixes, known)
         others = {normal_name(iqn) for iqn in known}
         targets = {name: target_of_secret(name) for name in secrets_there(connection)}
         named = {n: volume_id_of_target(iqn, prefixes) for n, iqn in targets.items() if normal_name(iqn) not in others}
-        found["secrets"] = [{"iqn": name, "volume_id": volume_id} for name, volume_id in named.items() if volume_id]
+        ends["secrets"] = [{"iqn": name, "volume_id": volume_id} for name, volume_id in named.items() if volume_id]
     except Exception as error:  # for any error: the other facts of the host are still reported
-        found["error"] = as_bootflow_error(error).as_dict()
-    return found
+        ends["error"] = as_bootflow_error(error).as_dict()
+    return ends

@@ -141,13 +141,13 @@ class Target(t.Protocol):
     def aspects(self, export: Export) -> dict[str, t.Any]:
         """The aspects of a resolved() export. Secrets are only in ``chap``."""
 
-    def is_saved(self, export: Export, found: Found) -> bool:
+    def is_saved(self, export: Export, target_state: Found) -> bool:
         """Whether a restart of the service would restore the export unchanged."""
 
-    def apply(self, export: Export, found: Found | None) -> None:
+    def apply(self, export: Export, target_state: Found | None) -> None:
         """Create or change the target."""
 
-    def remove(self, export: Export, found: Found) -> None:
+    def remove(self, export: Export, target_state: Found) -> None:
         """Remove the target, its backstore and its saved configuration."""
 
     def save(self, exports: t.Sequence[Export]) -> None:
@@ -176,7 +176,7 @@ def export_of(args: t.Mapping[str, t.Any], prefix: str = IQN_PREFIX, portals: t.
         path=path,
         logins=tuple(sorted(logins, key=lambda login: login.initiator)),
         keep=_others(args.get("keep") or (), logins),
-        portals=tuple(portal(*split_portal(each)) for each in portals),
+        portals=tuple(portal(*split_portal(address)) for address in portals),
         write_cache=args.get("write_cache") is not False,
         state=state,
         force=bool(args.get("force")),
@@ -192,14 +192,14 @@ def _others(names: t.Iterable[str], logins: t.Iterable[Login]) -> tuple[str, ...
 def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
     """The logins of the options ``initiators``, with common credentials, and ``logins``, with individual ones."""
     common = chap_of(args.get("chap_user"), args.get("chap_secret"), volume_id)
-    found = [Login(name, common) for name in sorted({check_initiator(n) for n in args.get("initiators") or ()})]
-    for each in args.get("logins") or ():
-        chap = chap_of(each.get("chap_user"), each.get("chap_secret"), volume_id)
-        found.append(Login(check_initiator(each.get("initiator")), chap))
-    names = [normal_name(login.initiator) for login in found]
+    logins = [Login(name, common) for name in sorted({check_initiator(n) for n in args.get("initiators") or ()})]
+    for login_args in args.get("logins") or ():
+        chap = chap_of(login_args.get("chap_user"), login_args.get("chap_secret"), volume_id)
+        logins.append(Login(check_initiator(login_args.get("initiator")), chap))
+    names = [normal_name(login.initiator) for login in logins]
     twice = sorted({name for name in names if names.count(name) > 1})
     secrets: dict[str, str] = {}
-    for login in found:
+    for login in logins:
         # Each account of a target has one secret.
         if login.chap is not None and secrets.setdefault(login.chap.user, login.chap.secret) != login.chap.secret:
             twice.append(login.chap.user)
@@ -208,20 +208,20 @@ def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
             reason="volume %s lists initiators or CHAP users twice: %s" % (volume_id, ", ".join(twice)),
             remedy="List each initiator once, with its own chap_user.",
         )
-    return found
+    return logins
 
 
-def resolved(export: Export, found: Found | None) -> Export:
+def resolved(export: Export, target_state: Found | None) -> Export:
     """The export with logins for the kept initiators, taken from the existing target with their credentials."""
-    has = found.aspects.get("chap", {}) if found is not None else {}
-    there = found.aspects.get("initiators", ()) if found is not None else ()
+    has = target_state.aspects.get("chap", {}) if target_state is not None else {}
+    initiators = target_state.aspects.get("initiators", ()) if target_state is not None else ()
     kept_names = {normal_name(name) for name in export.keep}
-    kept = [
+    kept_logins = [
         Login(name, ChapCredentials(*has[name]) if has.get(name) else None)
-        for name in there
+        for name in initiators
         if normal_name(name) in kept_names
     ]
-    logins = sorted([*export.logins, *kept], key=lambda login: login.initiator)
+    logins = sorted([*export.logins, *kept_logins], key=lambda login: login.initiator)
     return replace(export, logins=tuple(logins))
 
 
@@ -231,15 +231,15 @@ def check_path(export: Export) -> int:
     :raises ISCSITargetCreateFailed: the path does not exist, or is neither a block device nor a regular file.
     """
     try:
-        found = os.stat(export.path)
+        status = os.stat(export.path)
     except OSError as error:
         raise create_failed(
             export, "%s: %s" % (export.path, error.strerror), "Activate or create the volume first."
         ) from None
-    if stat.S_ISBLK(found.st_mode):
+    if stat.S_ISBLK(status.st_mode):
         return 0
-    if stat.S_ISREG(found.st_mode) and found.st_size:
-        return found.st_size
+    if stat.S_ISREG(status.st_mode) and status.st_size:
+        return status.st_size
     raise create_failed(export, "%s is neither a block device nor a non-empty file" % export.path)
 
 
@@ -263,12 +263,12 @@ def shown(aspects: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {key: (any(value.values()) if key == "chap" else value) for key, value in sorted(plain.items())}
 
 
-def differences(desired: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any]) -> list[str]:
+def differences(desired: t.Mapping[str, t.Any], actual_aspects: t.Mapping[str, t.Any]) -> list[str]:
     """The sorted names of differing aspects; for an added or removed initiator only that, not its credentials."""
-    changed = sorted(key for key, value in desired.items() if found.get(key) != value)
-    if "chap" in changed and "chap" in found:
-        both = set(desired["chap"]) & set(found["chap"])
-        if all(desired["chap"][name] == found["chap"][name] for name in both) and "initiators" in changed:
+    changed = sorted(key for key, value in desired.items() if actual_aspects.get(key) != value)
+    if "chap" in changed and "chap" in actual_aspects:
+        both = set(desired["chap"]) & set(actual_aspects["chap"])
+        if all(desired["chap"][name] == actual_aspects["chap"][name] for name in both) and "initiators" in changed:
             changed.remove("chap")
     if "accounts" in changed:  # consequences of other changes, or credentials of no initiator
         changed.remove("accounts")
@@ -277,11 +277,11 @@ def differences(desired: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any]) ->
     return sorted(changed)
 
 
-def location(target: Target, export: Export, found: Found | None) -> str:
+def location(target: Target, export: Export, target_state: Found | None) -> str:
     """Cinder's provider_location: ``portal,group iqn lun``; "" without a known portal."""
     if not export.portals or export.state == ABSENT:
         return ""
-    group = found.group if found else "1"  # the target portal group; with tgt the number of the target
+    group = target_state.group if target_state else "1"  # the target portal group; with tgt the number of the target
     return "%s,%s %s %d" % (";".join(export.portals), group, export.iqn, target.lun)
 
 
@@ -297,8 +297,8 @@ def make_exports(
     :returns: ``outcomes`` by volume id, and ``before`` and ``after`` for a diff, without secrets.
     :raises InvalidInput: a portal is not valid, or a volume is given twice.
     """
-    for each in portals:
-        split_portal(each)
+    for address in portals:
+        split_portal(address)
     exports: dict[str, Export] = {}
 
     def checked(args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -311,9 +311,9 @@ def make_exports(
         return {"outcomes": outcomes, "before": {}, "after": {}}
     # One run at a time, because target numbers are allocated, and LIO saves its whole configuration.
     with host_lock(LOCK_ROOT, "iscsi-target-" + target.name):
-        there = target.read(list(exports.values()))
-        exports = {key: resolved(export, there.get(export.iqn)) for key, export in exports.items()}
-        work = _Work(target, there, check_mode)
+        target_states = target.read(list(exports.values()))
+        exports = {key: resolved(export, target_states.get(export.iqn)) for key, export in exports.items()}
+        work = _Work(target, target_states, check_mode)
         outcomes.update(run_batch(exports, work.one, workers=1))
         if work.touched:
             target.save(work.touched)
@@ -327,7 +327,7 @@ def make_exports(
     return {"outcomes": {key: outcomes[key] for key, args in pairs}, "before": work.before, "after": work.after}
 
 
-def _result(target: Target, export: Export, found: Found | None, changes: t.Sequence[str]) -> dict[str, t.Any]:
+def _result(target: Target, export: Export, target_state: Found | None, changes: t.Sequence[str]) -> dict[str, t.Any]:
     return {
         "changed": bool(changes),
         "changes": list(changes),
@@ -335,8 +335,8 @@ def _result(target: Target, export: Export, found: Found | None, changes: t.Sequ
         "lun": target.lun,
         "path": export.path,
         "portals": list(export.portals),
-        "provider_location": location(target, export, found),
-        "sessions": list(found.sessions) if found else [],
+        "provider_location": location(target, export, target_state),
+        "sessions": list(target_state.sessions) if target_state else [],
         "initiators": list(export.initiators),
         "unsaved": list(export.unsaved),
     }
@@ -344,22 +344,22 @@ def _result(target: Target, export: Export, found: Found | None, changes: t.Sequ
 
 @dataclass
 class _Work:
-    """The work on the existing targets ``there``. ``before`` and ``after`` are for a diff, by volume id."""
+    """The work on the existing targets ``target_states``. ``before`` and ``after`` are for a diff, by volume id."""
 
     target: Target
-    there: t.Mapping[str, Found]
+    target_states: t.Mapping[str, Found]
     check_mode: bool
     touched: list[Export] = field(default_factory=list)
     before: dict[str, t.Any] = field(default_factory=dict)
     after: dict[str, t.Any] = field(default_factory=dict)
 
     def one(self, export: Export) -> dict[str, t.Any]:
-        found = self.there.get(export.iqn)
-        self.before[export.volume_id] = shown(found.aspects) if found else {}
-        return self._remove(export, found) if export.state == ABSENT else self._apply(export, found)
+        target_state = self.target_states.get(export.iqn)
+        self.before[export.volume_id] = shown(target_state.aspects) if target_state else {}
+        return self._remove(export, target_state) if export.state == ABSENT else self._apply(export, target_state)
 
-    def _apply(self, export: Export, found: Found | None) -> dict[str, t.Any]:
-        if not export.logins and export.keep and (found is None or not found.aspects):
+    def _apply(self, export: Export, target_state: Found | None) -> dict[str, t.Any]:
+        if not export.logins and export.keep and (target_state is None or not target_state.aspects):
             self.after[export.volume_id] = self.before[export.volume_id]
             return _result(self.target, export, None, [])  # the kept initiators were removed with their target
         check_path(export)
@@ -370,43 +370,43 @@ class _Work:
                 "Set credentials for all initiators, or for none.",
             )
         desired = self.target.aspects(export)
-        changes = differences(desired, found.aspects) if found else ["target"]
-        if found and not changes and not self.target.is_saved(export, found):
+        changes = differences(desired, target_state.aspects) if target_state else ["target"]
+        if target_state and not changes and not self.target.is_saved(export, target_state):
             changes = ["saved"]
         self.after[export.volume_id] = after = shown(desired)
         if "chap" in changes and self.before[export.volume_id].get("chap") and after["chap"]:
             after["chap"] = "other credentials"
-        if found and "path" in changes and found.sessions and not export.force:
+        if target_state and "path" in changes and target_state.sessions and not export.force:
             raise create_failed(
                 export,
                 "target %s exports %s and is used by %s"
-                % (export.iqn, found.aspects.get("path"), ", ".join(found.sessions)),
+                % (export.iqn, target_state.aspects.get("path"), ", ".join(target_state.sessions)),
                 "Detach the volume there first.",
             )
         if changes and not self.check_mode:
             with self._changing(export, create_failed):
                 try:
-                    self.target.apply(export, found)
+                    self.target.apply(export, target_state)
                 except Exception:
-                    if found is None:
+                    if target_state is None:
                         _undo(self.target, export)
                     raise
-        return _result(self.target, export, found, changes)
+        return _result(self.target, export, target_state, changes)
 
-    def _remove(self, export: Export, found: Found | None) -> dict[str, t.Any]:
+    def _remove(self, export: Export, target_state: Found | None) -> dict[str, t.Any]:
         self.after[export.volume_id] = {}
-        if found is None:
+        if target_state is None:
             return _result(self.target, export, None, [])
-        if found.sessions and not export.force:
+        if target_state.sessions and not export.force:
             raise remove_failed(
                 export,
-                "initiators are still logged in: %s" % ", ".join(found.sessions),
+                "initiators are still logged in: %s" % ", ".join(target_state.sessions),
                 "Detach the volume there first; force ends the session although the guest uses it.",
             )
         if not self.check_mode:
             with self._changing(export, remove_failed):
-                self.target.remove(export, found)
-        return dict(_result(self.target, export, found, ["target"]), sessions=[], initiators=[], unsaved=[])
+                self.target.remove(export, target_state)
+        return dict(_result(self.target, export, target_state, ["target"]), sessions=[], initiators=[], unsaved=[])
 
     @contextlib.contextmanager
     def _changing(self, export: Export, failed: t.Callable[..., BootflowError]) -> t.Iterator[None]:
@@ -423,9 +423,9 @@ class _Work:
 def _undo(target: Target, export: Export) -> None:
     # An initiator must not find an incomplete target. The original failure is reported.
     with contextlib.suppress(Exception):
-        found = target.read([export]).get(export.iqn)
-        if found is not None:
-            target.remove(export, found)
+        target_state = target.read([export]).get(export.iqn)
+        if target_state is not None:
+            target.remove(export, target_state)
 
 
 def _plain(error: BaseException, export: Export) -> str:
@@ -436,23 +436,23 @@ def _plain(error: BaseException, export: Export) -> str:
     return text
 
 
-def _verified(target: Target, export: Export, found: Found | None) -> dict[str, t.Any]:
+def _verified(target: Target, export: Export, target_state: Found | None) -> dict[str, t.Any]:
     """The resulting target; an error if it differs from the request, because the tools may fail silently."""
     problem: BootflowError | None = None
     if export.state == ABSENT:
-        if found is None:
+        if target_state is None:
             return {}
         problem = remove_failed(export, "the target still exists")
-    elif found is None:
+    elif target_state is None:
         problem = ISCSITargetNotFoundForVolume(volume_id=export.volume_id)
     else:
-        wrong = differences(target.aspects(export), found.aspects)
+        wrong = differences(target.aspects(export), target_state.aspects)
         if wrong:
             problem = create_failed(export, "the target differs from the request: %s" % ", ".join(wrong))
-        elif not target.is_saved(export, found):
+        elif not target.is_saved(export, target_state):
             problem = create_failed(
                 export, "the saved configuration would not restore the target when its service restarts"
             )
-    if problem is not None or found is None:
+    if problem is not None or target_state is None:
         return failure(t.cast(BootflowError, problem), changed=True)
-    return {"provider_location": location(target, export, found), "sessions": list(found.sessions)}
+    return {"provider_location": location(target, export, target_state), "sessions": list(target_state.sessions)}

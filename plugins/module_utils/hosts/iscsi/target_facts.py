@@ -26,18 +26,18 @@ def targets_there(target: Target, prefix: str, ledger_id: str = "") -> list[dict
     prefixes = [prefix, *([ledger_prefix(prefix, ledger_id)] if ledger_id else [])]
     named = {iqn: volume_id_of_target(iqn, prefixes) for iqn in target.iqns()}
     exports = [Export(volume_id, iqn, state=ABSENT) for iqn, volume_id in sorted(named.items()) if volume_id]
-    there = target.read(exports) if exports else {}
+    target_states = target.read(exports) if exports else {}
     return [
         {
             "iqn": e.iqn,
             "volume_id": e.volume_id,
-            "path": str(there[e.iqn].aspects.get("path") or ""),
-            "sessions": sorted(there[e.iqn].sessions),
-            "running": bool(there[e.iqn].aspects),
-            "ours": there[e.iqn].ours,
+            "path": str(target_states[e.iqn].aspects.get("path") or ""),
+            "sessions": sorted(target_states[e.iqn].sessions),
+            "running": bool(target_states[e.iqn].aspects),
+            "ours": target_states[e.iqn].ours,
         }
         for e in exports
-        if e.iqn in there
+        if e.iqn in target_states
     ]
 
 
@@ -50,13 +50,13 @@ def targets_facts(
 
     The failure of one does not affect the others.
     """
-    found = []
+    answers = []
     for args in asked:
         answer: dict[str, t.Any] = {"target": args["target"], "iqn_prefix": args["iqn_prefix"]}
         try:
-            there = targets_there((kinds or KINDS)[args["target"]](), args["iqn_prefix"], ledger_id)
-            answer.update(exports=there, error=None)
+            exports = targets_there((kinds or KINDS)[args["target"]](), args["iqn_prefix"], ledger_id)
+            answer.update(exports=exports, error=None)
         except Exception as error:  # rtslib has one class for all errors, and does not wrap OSErrors of configfs
             answer.update(exports=[], error=as_bootflow_error(error).as_dict())
-        found.append(answer)
-    return found
+        answers.append(answer)
+    return answers

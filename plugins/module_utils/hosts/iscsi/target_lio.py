@@ -68,18 +68,18 @@ class LioTarget:
     # ---- what there is -------------------------------------------------------------------------------------------------
 
     def iqns(self) -> set[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         for configuration in (self.root.dump(), self._saved()[0]):
-            found.update(normal_name(str(each.get("wwn"))) for each in configuration.get("targets") or ())
-            found.update(normal_name(str(each.get("name"))) for each in configuration.get("storage_objects") or ())
-        return found
+            names.update(normal_name(str(item.get("wwn"))) for item in configuration.get("targets") or ())
+            names.update(normal_name(str(item.get("name"))) for item in configuration.get("storage_objects") or ())
+        return names
 
     def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
         dump = self.root.dump()
         saved, mode = self._saved()
         wanted = {export.iqn: export.volume_id for export in exports}
-        targets = {normal_name(each["wwn"]): each for each in dump["targets"]}
-        stores = {normal_name(each["name"]): each for each in dump["storage_objects"]}
+        targets = {normal_name(item["wwn"]): item for item in dump["targets"]}
+        stores = {normal_name(item["name"]): item for item in dump["storage_objects"]}
         sessions = self._sessions(wanted)
         result = {}
         for iqn in sorted(wanted):
@@ -87,24 +87,26 @@ class LioTarget:
             if iqn in targets or iqn in stores or kept_stores or kept_targets:
                 aspects = self._aspects_of(targets.get(iqn), stores.get(iqn))
                 # Compares only relevant values, because a restore changes orders and numbers.
-                kept = self._aspects_of(kept_targets[0], kept_stores[0]) if kept_stores and kept_targets else {}
+                saved_aspects = (
+                    self._aspects_of(kept_targets[0], kept_stores[0]) if kept_stores and kept_targets else {}
+                )
                 result[iqn] = Found(
                     iqn,
                     aspects,
                     sessions=tuple(sorted(sessions.get(iqn, ()))),
-                    saved=bool(aspects) and kept == aspects and mode == 0o600,
+                    saved=bool(aspects) and saved_aspects == aspects and mode == 0o600,
                     # The name from _make_store(); others let the kernel choose a number.
-                    ours=wanted[iqn] in [each.get("wwn") for each in [stores.get(iqn, {}), *kept_stores]],
+                    ours=wanted[iqn] in [item.get("wwn") for item in [stores.get(iqn, {}), *kept_stores]],
                 )
         return result
 
     def _sessions(self, wanted: t.Collection[str]) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        initiators_of: dict[str, list[str]] = {}
         for target in self.root.targets:
             if target.fabric_module.name == "iscsi" and normal_name(target.wwn) in wanted:
                 acls = [acl for tpg in target.tpgs for acl in tpg.node_acls]
-                found[normal_name(target.wwn)] = [acl.node_wwn for acl in acls if acl.session]
-        return found
+                initiators_of[normal_name(target.wwn)] = [acl.node_wwn for acl in acls if acl.session]
+        return initiators_of
 
     def _saved(self) -> tuple[dict[str, t.Any], int]:
         try:
@@ -122,13 +124,13 @@ class LioTarget:
             return {}
         tpg = target["tpgs"][0]
         own = "/backstores/%s/%s" % (store["plugin"], store["name"])
-        luns = {(each["index"], each["storage_object"]) for each in tpg["luns"]}
+        luns = {(item["index"], item["storage_object"]) for item in tpg["luns"]}
         chap = {
             normal_name(acl["node_wwn"]): (acl.get("chap_userid") or "", acl.get("chap_password") or "")
             for acl in tpg["node_acls"]
         }
         mapped = all(
-            [(each["index"], each["tpg_lun"], bool(each["write_protect"])) for each in acl["mapped_luns"]]
+            [(item["index"], item["tpg_lun"], bool(item["write_protect"])) for item in acl["mapped_luns"]]
             == [(self.lun, self.lun, False)]
             for acl in tpg["node_acls"]
         )
@@ -140,7 +142,7 @@ class LioTarget:
             "luns": luns == {(self.lun, own)} and mapped,
             "initiators": tuple(sorted(normal_name(acl["node_wwn"]) for acl in tpg["node_acls"])),
             "chap": {name: pair if pair != ("", "") else None for name, pair in chap.items()},
-            "portals": tuple(sorted(_portal_of(each) for each in tpg["portals"])),
+            "portals": tuple(sorted(_portal_of(item) for item in tpg["portals"])),
             "attributes": attributes,
             "enabled": bool(tpg["enable"]),
         }
@@ -162,13 +164,13 @@ class LioTarget:
             "enabled": True,
         }
 
-    def is_saved(self, export: Export, found: Found) -> bool:
-        return bool(found.saved)
+    def is_saved(self, export: Export, target_state: Found) -> bool:
+        return bool(target_state.saved)
 
     # ---- change --------------------------------------------------------------------------------------------------------
 
-    def apply(self, export: Export, found: Found | None) -> None:
-        has = found.aspects if found else {}
+    def apply(self, export: Export, target_state: Found | None) -> None:
+        has = target_state.aspects if target_state else {}
         desired = self.aspects(export)
         if any(has.get(aspect) != desired[aspect] for aspect in ("path", "plugin", "luns")):
             # Missing, or not convertible.
@@ -202,25 +204,28 @@ class LioTarget:
         return self.library.BlockStorageObject(export.iqn, export.path, wwn=export.volume_id)
 
     def _set_acls(self, export: Export, tpg: t.Any, lun: t.Any, desired: t.Mapping[str, t.Any]) -> None:
-        there = {normal_name(acl.node_wwn): acl for acl in tpg.node_acls}
-        for name, acl in there.items():
+        acl_of_name = {normal_name(acl.node_wwn): acl for acl in tpg.node_acls}
+        for name, acl in acl_of_name.items():
             if name not in desired["chap"]:
                 acl.delete()  # LIO ends its session
         for name, pair in desired["chap"].items():
             user, secret = pair or ("", "")
-            acl = there.get(name) or self.library.NodeACL(tpg, name, mode="create")
+            acl = acl_of_name.get(name) or self.library.NodeACL(tpg, name, mode="create")
             if (acl.chap_userid or "", acl.chap_password or "") != (user, secret):
                 acl.chap_userid, acl.chap_password = user, secret
             if not list(acl.mapped_luns):
                 self.library.MappedLUN(acl, self.lun, self.lun)
 
     def _set_portals(self, export: Export, tpg: t.Any, desired: t.Mapping[str, t.Any]) -> None:
-        there = {portal(each.ip_address.strip("[]"), each.port): each for each in tpg.network_portals}
-        for where, each in there.items():
+        portal_of_address = {
+            portal(network_portal.ip_address.strip("[]"), network_portal.port): network_portal
+            for network_portal in tpg.network_portals
+        }
+        for where, network_portal in portal_of_address.items():
             if where not in desired["portals"]:
-                each.delete()
+                network_portal.delete()
         for where in desired["portals"]:
-            if where not in there:
+            if where not in portal_of_address:
                 address, port = split_portal(where)
                 try:
                     self.library.NetworkPortal(tpg, "[%s]" % address if ":" in address else address, port)
@@ -231,7 +236,7 @@ class LioTarget:
                         "Use an address of this host, and a port that no other service (such as tgt) has.",
                     ) from None
 
-    def remove(self, export: Export, found: Found) -> None:
+    def remove(self, export: Export, target_state: Found) -> None:
         self._delete(export.iqn)
 
     def _delete(self, iqn: str) -> None:
@@ -259,8 +264,8 @@ class LioTarget:
             ) from None
         dump = self.root.dump()
         ours = {export.iqn for export in exports}
-        stores = [each for each in stores if normal_name(str(each.get("name"))) not in ours]
-        targets = [each for each in targets if normal_name(str(each.get("wwn"))) not in ours]
+        stores = [item for item in stores if normal_name(str(item.get("name"))) not in ours]
+        targets = [item for item in targets if normal_name(str(item.get("wwn"))) not in ours]
         for iqn in sorted(ours):
             now = part_of(dump, iqn)
             stores.extend(now[0])
@@ -271,10 +276,10 @@ class LioTarget:
 
 def part_of(configuration: t.Mapping[str, t.Any], iqn: str) -> tuple[list[t.Any], list[t.Any]]:
     """(backstores, targets) of one iqn in a dump of LIO or in a saved configuration."""
-    stores = [each for each in configuration.get("storage_objects") or () if normal_name(str(each.get("name"))) == iqn]
-    targets = [each for each in configuration.get("targets") or () if normal_name(str(each.get("wwn"))) == iqn]
+    stores = [item for item in configuration.get("storage_objects") or () if normal_name(str(item.get("name"))) == iqn]
+    targets = [item for item in configuration.get("targets") or () if normal_name(str(item.get("wwn"))) == iqn]
     return stores, targets
 
 
-def _portal_of(each: t.Mapping[str, t.Any]) -> str:
-    return portal(str(each["ip_address"]).strip("[]"), int(each["port"]))
+def _portal_of(portal_facts: t.Mapping[str, t.Any]) -> str:
+    return portal(str(portal_facts["ip_address"]).strip("[]"), int(portal_facts["port"]))

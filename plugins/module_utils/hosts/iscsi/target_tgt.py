@@ -86,9 +86,9 @@ def parse_targets(text: str) -> dict[str, dict[str, t.Any]]:
             elif words.startswith("Backing store path: "):
                 current["luns"][int(lun)] = words[len("Backing store path: ") :]
         elif section == "I_T nexus information":
-            found = _NEXUS.match(words)
-            if found:
-                nexus = found.group(1)
+            match = _NEXUS.match(words)
+            if match:
+                nexus = match.group(1)
                 current["nexuses"][nexus] = {"initiator": "", "connections": []}
             elif words.startswith("Initiator: "):
                 current["nexuses"][nexus]["initiator"] = words[len("Initiator: ") :].split(" ")[0]
@@ -106,9 +106,9 @@ def parse_accounts(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.startswith(" ") and line.strip()]
 
 
-def free_tid(taken: t.Collection[int]) -> int:
+def free_tid(used_numbers: t.Collection[int]) -> int:
     """The lowest unused number of a target."""
-    return next(number for number in range(1, len(taken) + 2) if number not in taken)
+    return next(number for number in range(1, len(used_numbers) + 2) if number not in used_numbers)
 
 
 def config_text(export: Export) -> str:
@@ -136,16 +136,16 @@ def parse_config(text: str) -> dict[str, t.Any]:
     """The values in one of our files that the service does not return: {"secrets": {user: secret}, "logins": {initiator: user},
     "write_cache"}.
     """
-    found: dict[str, t.Any] = {"secrets": {}, "logins": {}, "write_cache": None}
+    values: dict[str, t.Any] = {"secrets": {}, "logins": {}, "write_cache": None}
     for line in text.splitlines():
         words = line.strip().strip("<>").split(" ")
         if words[0] == "incominguser" and len(words) == 3:
-            found["secrets"][words[1]] = words[2]
+            values["secrets"][words[1]] = words[2]
         elif " ".join(words[:2]) == _LOGIN and len(words) == 4:
-            found["logins"][words[2]] = words[3]
+            values["logins"][words[2]] = words[3]
         elif words[0] == "write-cache" and len(words) == 2:
-            found["write_cache"] = words[1] == "on"
-    return found
+            values["write_cache"] = words[1] == "on"
+    return values
 
 
 class SecretCarrier:
@@ -239,11 +239,11 @@ class TgtTarget:
         return {normal_name(iqn): target for iqn, target in shown.items()}
 
     def iqns(self) -> set[str]:
-        found = set(self._shown())
+        iqns = set(self._shown())
         for path in glob.glob(os.path.join(glob.escape(self.volumes_dir), "volume-*.conf")):
             with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
-                found.update(map(normal_name, _TARGET.findall(file.read())))
-        return found
+                iqns.update(map(normal_name, _TARGET.findall(file.read())))
+        return iqns
 
     def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
         self._targets = self._shown()
@@ -251,22 +251,22 @@ class TgtTarget:
         for export in exports:
             live, saved = self._targets.get(export.iqn), self._saved(export)
             if live is not None or saved is not None:
-                found = self._found(export.iqn, live, saved)
+                target_state = self._state_of(export.iqn, live, saved)
                 identity = uuid.UUID(export.volume_id).hex
                 marks = [saved is not None and saved[0].startswith(MADE_BY_US)]
                 marks.append(live is not None and live["ids"].get(self.lun) == identity)
-                result[export.iqn] = dataclasses.replace(found, ours=any(marks))
+                result[export.iqn] = dataclasses.replace(target_state, ours=any(marks))
         return result
 
-    def _found(self, iqn: str, live: dict[str, t.Any] | None, saved: tuple[str, int] | None) -> Found:
-        kept = parse_config(saved[0]) if saved else parse_config("")
+    def _state_of(self, iqn: str, live: dict[str, t.Any] | None, saved: tuple[str, int] | None) -> Found:
+        saved_values = parse_config(saved[0]) if saved else parse_config("")
         if live is None:
-            return Found(iqn, {}, saved=saved, details={"kept": kept})
+            return Found(iqn, {}, saved=saved, details={"kept": saved_values})
         initiators = tuple(sorted(word for word in live["acls"] if word != NO_INITIATOR))
         # tgtd does not return secrets: the file has those that were set last.
-        pairs = {user: (user, secret) for user, secret in kept["secrets"].items() if user in live["accounts"]}
+        pairs = {user: (user, secret) for user, secret in saved_values["secrets"].items() if user in live["accounts"]}
         unknown = (UNKNOWN.user, UNKNOWN.secret) if live["accounts"] else None
-        chap = {name: pairs.get(kept["logins"].get(name), unknown) for name in initiators}
+        chap = {name: pairs.get(saved_values["logins"].get(name), unknown) for name in initiators}
         return Found(
             iqn,
             {
@@ -274,11 +274,11 @@ class TgtTarget:
                 "chap": chap,
                 "initiators": initiators,
                 "accounts": tuple(sorted(live["accounts"])),
-                "write_cache": kept["write_cache"],
+                "write_cache": saved_values["write_cache"],
             },
             sessions=tuple(sorted({nexus["initiator"] for nexus in live["nexuses"].values()})),
             saved=saved,
-            details={"live": live, "kept": kept},
+            details={"live": live, "kept": saved_values},
         )
 
     def _saved(self, export: Export) -> tuple[str, int] | None:
@@ -305,15 +305,15 @@ class TgtTarget:
         live = self._targets.get(export.iqn, {}).get("accounts", ()) if export.unsaved else ()
         return tuple(sorted({*export.users, *live}))
 
-    def is_saved(self, export: Export, found: Found) -> bool:
-        return bool(found.saved == (config_text(export), 0o600))
+    def is_saved(self, export: Export, target_state: Found) -> bool:
+        return bool(target_state.saved == (config_text(export), 0o600))
 
     # ---- change --------------------------------------------------------------------------------------------------------
 
-    def apply(self, export: Export, found: Found | None) -> None:
+    def apply(self, export: Export, target_state: Found | None) -> None:
         self._check_included(export)
         self._check_accounts(export)
-        live = found.details.get("live") if found else None
+        live = target_state.details.get("live") if target_state else None
         if live is None:
             tid = free_tid({target["tid"] for target in self._targets.values()})
             self._tgtadm("target", "new", "--tid", tid, "--targetname", export.iqn)
@@ -323,7 +323,7 @@ class TgtTarget:
             self._targets[export.iqn] = live
             has: t.Mapping[str, t.Any] = {}
         else:
-            tid, has = live["tid"], found.aspects if found else {}
+            tid, has = live["tid"], target_state.aspects if target_state else {}
         # Access is configured before the target can be found.
         self._set_accounts(export, tid, live, has)
         self._set_acls(tid, {*export.initiators, NO_INITIATOR}, live)
@@ -346,7 +346,7 @@ class TgtTarget:
             self._tgtadm("logicalunit", "update", *lun, "--params", page)
 
     def _check_accounts(self, export: Export) -> None:
-        others = {user for iqn, each in self._targets.items() if iqn != export.iqn for user in each["accounts"]}
+        others = {user for iqn, target in self._targets.items() if iqn != export.iqn for user in target["accounts"]}
         if others & set(export.users):
             raise create_failed(
                 export,
@@ -408,15 +408,15 @@ class TgtTarget:
         first, and the initiators log in again automatically and repeat unanswered requests (as in Cinder). The three
         settings are one request, during which tgtd does not serve initiators.
         """
-        found = []
+        iqns = []
         targets = parse_targets(self._tgtadm("target", "show").stdout)
         for iqn, live in sorted(targets.items()):
             for lun in sorted(number for number, backing in live["luns"].items() if backing == path):
                 self._end_sessions(live["tid"], live, lambda name: True)
                 again = "online=0,path=%s,online=1" % path
                 self._tgtadm("logicalunit", "update", "--tid", live["tid"], "--lun", lun, "--params", again)
-                found.append(iqn)
-        return found
+                iqns.append(iqn)
+        return iqns
 
     def _end_sessions(self, tid: int, live: dict[str, t.Any], which: t.Callable[[str], bool]) -> None:
         for number, nexus in live["nexuses"].items():
@@ -426,8 +426,8 @@ class TgtTarget:
                         "connection", "delete", "--tid", tid, "--sid", number, "--cid", connection, ignore="can't find"
                     )
 
-    def remove(self, export: Export, found: Found) -> None:
-        live = found.details.get("live")
+    def remove(self, export: Export, target_state: Found) -> None:
+        live = target_state.details.get("live")
         if live is not None:
             tid, users = live["tid"], list(live["accounts"])
             self._set_acls(tid, set(), live)
@@ -437,9 +437,9 @@ class TgtTarget:
             force = ("--force",) if live["nexuses"] else ()
             self._tgtadm("target", "delete", "--tid", tid, *force, ignore="can't find the target")
         else:
-            users = list(found.details["kept"]["secrets"])
-            there = parse_accounts(self._tgtadm("account", "show").stdout) if users else []
-            users = [user for user in users if user in there]
+            users = list(target_state.details["kept"]["secrets"])
+            existing_accounts = parse_accounts(self._tgtadm("account", "show").stdout) if users else []
+            users = [user for user in users if user in existing_accounts]
         for user in users:
             self._delete_account(user)
         with contextlib.suppress(FileNotFoundError):

@@ -99,24 +99,24 @@ def connect(uri: str, timeout: float = 30.0) -> t.Iterator[t.Any]:
 
 def _open(uri: str, timeout: float) -> t.Any:
     """libvirt.open() in a thread of its own: nothing interrupts it while a daemon that was stopped does not answer."""
-    found: list[t.Any] = []
+    answers: list[t.Any] = []
 
     def run() -> None:
         try:
-            found.append(libvirt.open(uri))
+            answers.append(libvirt.open(uri))
         except libvirt.libvirtError as error:
-            found.append(error)
+            answers.append(error)
 
     thread = threading.Thread(target=run, daemon=True, name="bootflow-libvirt-open")
     thread.start()
     thread.join(timeout)
-    if not found:
+    if not answers:
         reason = "%s: the daemon accepted the connection and did not answer within %d s" % (uri, timeout)
         raise HypervisorUnavailable(host=socket.gethostname(), reason=reason)
-    if isinstance(found[0], libvirt.libvirtError):
-        reason = (found[0].get_error_message() or str(found[0])).strip()
+    if isinstance(answers[0], libvirt.libvirtError):
+        reason = (answers[0].get_error_message() or str(answers[0])).strip()
         raise HypervisorUnavailable(host=socket.gethostname(), reason="%s: %s" % (uri, reason))
-    return found[0]
+    return answers[0]
 
 
 def _run_events() -> None:

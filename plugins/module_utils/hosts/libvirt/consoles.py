@@ -43,8 +43,8 @@ def last_lines(path: str, lines: int) -> list[str]:
         if path and data.count(b"\n") <= lines:
             data = _tail(name, MOST - len(data)) + data
     text = data.decode("utf-8", "replace").replace("\r", "").replace("\0", "")
-    found = text.removesuffix("\n").split("\n") if text else []
-    return found[-lines:]
+    log_lines = text.removesuffix("\n").split("\n") if text else []
+    return log_lines[-lines:]
 
 
 def _tail(path: str, most: int) -> bytes:
@@ -67,6 +67,6 @@ def vnc_of(xml: str) -> dict[str, t.Any] | None:
     for graphics in parse(xml).iterfind("devices/graphics[@type='vnc']"):
         port = int(graphics.get("port") or -1)
         if port > 0:
-            listens = [each.get("address") for each in graphics.iterfind("listen")]
+            listens = [listen.get("address") for listen in graphics.iterfind("listen")]
             return {"listen": graphics.get("listen") or next(filter(None, listens), "127.0.0.1"), "port": port}
     return None

@@ -36,7 +36,7 @@ RESERVATIONS_ARGUMENT: dict[str, t.Any] = {
     "elements": "dict",
     "default": [],
     "options": {
-        **{each: {"type": "str", "required": True} for each in ("network", "mac", "address")},
+        **{option: {"type": "str", "required": True} for option in ("network", "mac", "address")},
         "name": {"type": "str", "default": ""},
     },
 }
@@ -116,7 +116,7 @@ def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False, re
 
 def reservations_of(network: t.Any) -> dict[tuple[str, str], bool]:
     """(MAC, address) -> whether each definition of the network, running and persistent, has it."""
-    found = [
+    pairs_of_definitions = [
         {
             (_mac_of(host), str(host.get("ip")))
             for host in root.iterfind("ip/dhcp/host")
@@ -124,7 +124,10 @@ def reservations_of(network: t.Any) -> dict[tuple[str, str], bool]:
         }
         for _flag, root in _definitions(network)
     ]
-    return {each: all(each in those for those in found) for each in sorted(set().union(*found))}
+    return {
+        pair: all(pair in pairs for pairs in pairs_of_definitions)
+        for pair in sorted(set().union(*pairs_of_definitions))
+    }
 
 
 def release_of_domain(connection: t.Any, xml: str, check_mode: bool = False) -> list[str]:
@@ -141,7 +144,7 @@ def release(connection: t.Any, name: str, mac: str, check_mode: bool = False) ->
     network = find_network(connection, name)
     if network is None:
         return []
-    found = [
+    hosts = [
         (flag, index, host)
         for flag, root in _definitions(network)
         for index, subnet in enumerate(root.findall("ip"))
@@ -149,12 +152,12 @@ def release(connection: t.Any, name: str, mac: str, check_mode: bool = False) ->
         for host in subnet.iterfind("dhcp/host")
         if _mac_of(host) == mac
     ]
-    addresses = sorted({host.get("ip") for _flag, _index, host in found})
-    if found and not check_mode:
+    addresses = sorted({host.get("ip") for _flag, _index, host in hosts})
+    if hosts and not check_mode:
         progress.mark_changed()
         for address in addresses:
             _end_leases(network, address)  # before the last reservation is gone, and the server with it
-        for flag, index, host in found:
+        for flag, index, host in hosts:
             _update(network, libvirt.VIR_NETWORK_UPDATE_COMMAND_DELETE, index, host, flag)
     return ["DHCP reservation of %s in network %s" % (address, name) for address in addresses]
 
@@ -162,13 +165,13 @@ def release(connection: t.Any, name: str, mac: str, check_mode: bool = False) ->
 def _definitions(network: t.Any) -> list[tuple[int, t.Any]]:
     """(flag of an update, definition): persistent, and running."""
     with libvirt_errors():
-        found = []
+        definitions = []
         if network.isPersistent():
             xml = network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)
-            found.append((libvirt.VIR_NETWORK_UPDATE_AFFECT_CONFIG, parse(xml)))
+            definitions.append((libvirt.VIR_NETWORK_UPDATE_AFFECT_CONFIG, parse(xml)))
         if network.isActive():
-            found.append((libvirt.VIR_NETWORK_UPDATE_AFFECT_LIVE, parse(network.XMLDesc(0))))
-        return found
+            definitions.append((libvirt.VIR_NETWORK_UPDATE_AFFECT_LIVE, parse(network.XMLDesc(0))))
+        return definitions
 
 
 def _subnet_of(root: t.Any, wanted: Reservation) -> tuple[int, t.Any]:

@@ -160,7 +160,7 @@ def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
         vif_plugging_timeout=args["vif_plugging_timeout"],
         vif_plugging_is_fatal=args["vif_plugging_is_fatal"],
         wait_agent=args["wait_agent"],
-        reservations=tuple(Reservation(**each) for each in args["reservations"]),
+        reservations=tuple(Reservation(**reservation) for reservation in args["reservations"]),
         wait_console=_console_wait(args.get("wait_console"), args),
         wait_address=_address_wait(args.get("wait_address")),
         differences=intent_differences,

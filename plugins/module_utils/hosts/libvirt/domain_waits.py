@@ -98,10 +98,10 @@ def wait_for_console(wait: ConsoleWait, mark: tuple[int, int] | None, alive: Ali
         new = reader.text()
         if new:
             text = text[-_TAIL:] + new
-            found = wait.pattern.search(text)
+            match = wait.pattern.search(text)
             # An incomplete last line is read again.
-            if found:
-                return _line_of(text + reader.text(), found)
+            if match:
+                return _line_of(text + reader.text(), match)
         if time.monotonic() >= deadline:
             raise WaitTimeout(
                 what="match of /%s/ on the console" % wait.pattern.pattern, seconds=int(wait.timeout), host=host_name()
@@ -110,9 +110,9 @@ def wait_for_console(wait: ConsoleWait, mark: tuple[int, int] | None, alive: Ali
         time.sleep(POLL)
 
 
-def _line_of(text: str, found: re.Match[str]) -> str:
-    begin = text.rfind("\n", 0, found.start()) + 1
-    end = text.find("\n", found.end())
+def _line_of(text: str, match: re.Match[str]) -> str:
+    begin = text.rfind("\n", 0, match.start()) + 1
+    end = text.find("\n", match.end())
     return text[begin : end if end >= 0 else len(text)].strip("\r\n")
 
 

@@ -96,29 +96,29 @@ class DomainSpec:
 def power_states(connection: t.Any) -> dict[str, int]:
     """uuid -> power_state of all domains, whoever defined them, in one call to libvirt."""
     with libvirt_errors():
-        found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE)
-        return {domain.UUIDString(): power_state_of(stats["state.state"]) for domain, stats in found}
+        stats_of_domains = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE)
+        return {domain.UUIDString(): power_state_of(stats["state.state"]) for domain, stats in stats_of_domains}
 
 
 def definitions(connection: t.Any) -> list[str]:
     """The XML of all domains, whoever defined them: as they run, and as they will start."""
     with libvirt_errors():
         domains = connection.listAllDomains(0)
-    found = []
+    texts = []
     for domain in domains:
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
             # None: it was removed meanwhile
-            found.append(tolerating(lambda d=domain, f=flags: d.XMLDesc(f), "VIR_ERR_NO_DOMAIN"))  # type: ignore[misc]
-    return [text for text in found if text is not None]
+            texts.append(tolerating(lambda d=domain, f=flags: d.XMLDesc(f), "VIR_ERR_NO_DOMAIN"))  # type: ignore[misc]
+    return [text for text in texts if text is not None]
 
 
 def definitions_of(domain: t.Any) -> list[t.Any]:
     """The XML of a domain as it runs, if it does, and as it will start, parsed."""
-    found = []
+    roots = []
     for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
         text = tolerating(lambda f=flags: domain.XMLDesc(f), "VIR_ERR_NO_DOMAIN")  # type: ignore[misc]
-        found += [parse(text)] if text is not None else []
-    return found
+        roots += [parse(text)] if text is not None else []
+    return roots
 
 
 def ledger_of_domain(xml: t.Any) -> str:
@@ -137,9 +137,9 @@ def checked_xml(spec: DomainSpec) -> None:
     if root.tag != "domain":
         raise InvalidInput(reason="the XML of %s must be a domain, got %s" % (spec.uuid, root.tag))
     for tag, wanted in (("uuid", spec.uuid), ("name", spec.name)):
-        found = (root.findtext(tag) or "").strip()
-        if found != wanted:
-            raise InvalidInput(reason="the XML of %s must have the %s %r, got %r" % (spec.uuid, tag, wanted, found))
+        text = (root.findtext(tag) or "").strip()
+        if text != wanted:
+            raise InvalidInput(reason="the XML of %s must have the %s %r, got %r" % (spec.uuid, tag, wanted, text))
 
 
 def shown_xml(xml: str) -> str:
@@ -170,10 +170,10 @@ def with_local_disks(xml: str, before: str, uuid: str) -> str:
     A host's settings may have changed since the disks were made: a disk that is opened in another format is lost.
     """
     root, root_before = parse(xml), parse(before)
-    there = dict(local_disks(root_before, uuid))
+    disk_of_name = dict(local_disks(root_before, uuid))
     changed = _keep_nvram(root, root_before)
     for name, disk in local_disks(root, uuid):
-        own = there.get(name)
+        own = disk_of_name.get(name)
         if own is None or _place(own) == _place(disk):
             continue
         changed = True
@@ -190,12 +190,12 @@ def with_local_disks(xml: str, before: str, uuid: str) -> str:
 
 def _keep_nvram(root: t.Any, before: t.Any) -> bool:
     """Leave the NVRAM of a guest where the definition ``before`` has it. Returns whether ``root`` was changed."""
-    wanted, there = root.find("os/nvram"), nvram_path(before)
-    if wanted is None or os.path.basename(wanted.text) != NVRAM or os.path.basename(there) in ("", RESCUE_NVRAM):
+    wanted, nvram_before = root.find("os/nvram"), nvram_path(before)
+    if wanted is None or os.path.basename(wanted.text) != NVRAM or os.path.basename(nvram_before) in ("", RESCUE_NVRAM):
         return False
-    if before.find("os/nvram") is None and not os.path.exists(there):  # libvirt has made none yet
+    if before.find("os/nvram") is None and not os.path.exists(nvram_before):  # libvirt has made none yet
         return False
-    wanted.text = there
+    wanted.text = nvram_before
     return True
 
 
@@ -466,8 +466,8 @@ def _mark(form: str) -> str:
     try:
         names = sorted(os.listdir(SCHEMA))
         for name in names:
-            found = os.stat(os.path.join(SCHEMA, name))
-            digest.update(("%s %d %d %d\n" % (name, found.st_mtime_ns, found.st_ctime_ns, found.st_size)).encode())
+            status = os.stat(os.path.join(SCHEMA, name))
+            digest.update(("%s %d %d %d\n" % (name, status.st_mtime_ns, status.st_ctime_ns, status.st_size)).encode())
     except OSError:
         return ""
     return digest.hexdigest() if names else ""
@@ -603,8 +603,8 @@ def log_path_of(xml: str) -> str:
     root = parse(xml)
     places = ["devices/%s[1]/log[1][@file]" % kind for kind in ("serial", "console")]
     places += ["devices/%s[1][@type='file']/source[@path]" % kind for kind in ("serial", "console")]
-    found = (root.find(place) for place in places)
-    return next((str(each.get("file") or each.get("path")) for each in found if each is not None), "")
+    elements = (root.find(place) for place in places)
+    return next((str(element.get("file") or element.get("path")) for element in elements if element is not None), "")
 
 
 def log_is_appended(xml: str) -> bool:

@@ -82,16 +82,16 @@ def on_event(connection: t.Any, domain: t.Any, event: int, detail: int, dummy: t
 def states(connection: t.Any, uuids: t.Iterable[str] | None) -> dict[str, int]:
     """uuid -> virDomainState, of the domains that exist."""
     if uuids is None:
-        found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE)
-        return {domain.UUIDString(): stats["state.state"] for domain, stats in found}
-    found = {}
+        state_of_uuid = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE)
+        return {domain.UUIDString(): stats["state.state"] for domain, stats in state_of_uuid}
+    state_of_uuid = {}
     for uuid in uuids:
         try:
-            found[uuid] = connection.lookupByUUIDString(uuid).state()[0]
+            state_of_uuid[uuid] = connection.lookupByUUIDString(uuid).state()[0]
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
                 raise
-    return found
+    return state_of_uuid
 
 
 def answer(connection: t.Any) -> t.NoReturn:
@@ -99,11 +99,11 @@ def answer(connection: t.Any) -> t.NoReturn:
     try:
         for line in sys.stdin:
             question = json.loads(line)
-            found = states(connection, question["uuids"])
+            state_of_uuid = states(connection, question["uuids"])
             # Asked after the states, which change first; nothing follows from an event that was not asked about.
             if is_ending():
                 fail("the host is shutting down")
-            say(answer=question["ask"], states=found)
+            say(answer=question["ask"], states=state_of_uuid)
     except BaseException as error:
         fail(error)
     os._exit(0)

@@ -51,8 +51,8 @@ def ensure_networks(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str
             [(s.name, s) for s in specs], lambda s: ensure_network(connection, s, check_mode), workers=1
         )
         reserved = run_batch(
-            [(each.mac, each) for each in wanted],
-            lambda each: {"changed": reserve(connection, each, check_mode, replace=False)},
+            [(reservation.mac, reservation) for reservation in wanted],
+            lambda reservation: {"changed": reserve(connection, reservation, check_mode, replace=False)},
             workers=1,
         )
     diff = [result.pop("diff") for result in results.values() if "diff" in result]

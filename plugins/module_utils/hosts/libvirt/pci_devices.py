@@ -31,12 +31,12 @@ def detach(domain: t.Any, seconds: float) -> None:
     :raises PciDeviceDetachFailed: the guest did not release one within ``seconds``.
     :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone.
     """
-    found = _devices(_xml(domain))
-    if not found:
+    devices = _devices(_xml(domain))
+    if not devices:
         return
     progress.mark_changed()
     try:
-        for address, device in found.items():
+        for address, device in devices.items():
             _detach(domain, address, device, seconds)
     except BootflowError:
         with contextlib.suppress(BootflowError):
@@ -66,8 +66,8 @@ def attach_missing(domain: t.Any) -> bool:
     :raises LibvirtError, HypervisorUnavailable: libvirt refuses, or is gone.
     """
     defined = _devices(_xml(domain, libvirt.VIR_DOMAIN_XML_INACTIVE))
-    there = _devices(_xml(domain)) if defined else {}
-    missing = [device for address, device in defined.items() if address not in there]
+    attached_devices = _devices(_xml(domain)) if defined else {}
+    missing = [device for address, device in defined.items() if address not in attached_devices]
     for device in missing:
         progress.mark_changed()
         with libvirt_errors():
@@ -85,8 +85,8 @@ def _devices(xml: str) -> dict[str, str]:
     if "hostdev" not in xml:
         return {}
     root = parse(xml)
-    found = [*root.iterfind("devices/hostdev[@type='pci']"), *root.iterfind("devices/interface[@type='hostdev']")]
-    places = [(device.find("source/address"), device) for device in found]
+    elements = [*root.iterfind("devices/hostdev[@type='pci']"), *root.iterfind("devices/interface[@type='hostdev']")]
+    places = [(device.find("source/address"), device) for device in elements]
     return {_address(place): to_text(device) for place, device in places if place is not None}
 
 

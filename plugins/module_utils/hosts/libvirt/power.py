@@ -76,8 +76,8 @@ def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False, b
     with contextlib.nullcontext() if check_mode else guest_lock(checked_uuid(spec.uuid)):
         if not begun:
             refuse_gone(spec.uuid)
-        found = _ensure(connection, spec, check_mode)
-    return {**found, "seconds": round(time.monotonic() - begin, 3)}
+        outcome = _ensure(connection, spec, check_mode)
+    return {**outcome, "seconds": round(time.monotonic() - begin, 3)}
 
 
 def _ensure(connection: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
@@ -90,8 +90,8 @@ def _ensure(connection: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t
         )
     if spec.check is not None:
         spec.check(domain)
-    found = _STATES[spec.state](connection, domain, spec, check_mode)
-    return {"forced": False, **found, "power_state": power_state(domain)}
+    outcome = _STATES[spec.state](connection, domain, spec, check_mode)
+    return {"forced": False, **outcome, "power_state": power_state(domain)}
 
 
 # --- off ------------------------------------------------------------------------------------------------------------------

@@ -36,11 +36,11 @@ def find_secret(connection: t.Any, iqn: str) -> t.Any:
 def secrets_there(connection: t.Any) -> list[str]:
     """The targets whose secret we defined in libvirt; secrets of others have other UUIDs."""
     # A libvirt without secrets has none of ours.
-    there = tolerating(lambda: connection.listAllSecrets(0), "VIR_ERR_NO_SUPPORT")
+    all_secrets = tolerating(lambda: connection.listAllSecrets(0), "VIR_ERR_NO_SUPPORT")
     with libvirt_errors():
-        iscsi = [each for each in there or () if each.usageType() == libvirt.VIR_SECRET_USAGE_TYPE_ISCSI]
-        found = [(each.usageID(), each.UUIDString()) for each in iscsi]
-    return sorted(iqn for iqn, uuid in found if _is_ours(iqn, uuid))
+        iscsi = [secret for secret in all_secrets or () if secret.usageType() == libvirt.VIR_SECRET_USAGE_TYPE_ISCSI]
+        names = [(secret.usageID(), secret.UUIDString()) for secret in iscsi]
+    return sorted(iqn for iqn, uuid in names if _is_ours(iqn, uuid))
 
 
 def _is_ours(iqn: str, uuid: str) -> bool:
@@ -64,21 +64,21 @@ def set_secret(
     if not value:
         raise InvalidInput(reason="the CHAP secret of %s is empty" % iqn)
     desired = secret_config(iqn, ephemeral)
-    there = find_secret(connection, iqn)
+    secret = find_secret(connection, iqn)
     with libvirt_errors():
-        same = there is not None and SecretConfig.from_xml(parse(there.XMLDesc(0))) == desired
+        same = secret is not None and SecretConfig.from_xml(parse(secret.XMLDesc(0))) == desired
         if check_mode:
             return {"uuid": desired.uuid, "changed": not same}
         if not same:
             progress.mark_changed()
-            if there is not None:
-                there.undefine()  # libvirt changes neither uuid nor ephemeral of an existing secret
-            there = connection.secretDefineXML(to_text(desired.to_xml()), 0)
+            if secret is not None:
+                secret.undefine()  # libvirt changes neither uuid nor ephemeral of an existing secret
+            secret = connection.secretDefineXML(to_text(desired.to_xml()), 0)
         try:
-            there.setValue(value.encode("utf-8"), 0)
+            secret.setValue(value.encode("utf-8"), 0)
         except libvirt.libvirtError:
             if not same:
-                there.undefine()
+                secret.undefine()
             raise LibvirtError(reason="the value of secret %s could not be set" % iqn) from None
     return {"uuid": desired.uuid, "changed": not same}
 
@@ -88,11 +88,11 @@ def remove_secret(connection: t.Any, iqn: str, check_mode: bool = False) -> dict
 
     :returns: changed.
     """
-    there = find_secret(connection, iqn)
-    if there is None:
+    secret = find_secret(connection, iqn)
+    if secret is None:
         return {"changed": False}
     if not check_mode:
         progress.mark_changed()
         with libvirt_errors():
-            there.undefine()
+            secret.undefine()
     return {"changed": True}

@@ -38,9 +38,9 @@ def unplugged(connection: t.Any, network: str = "") -> list[Tap]:
 
     :arg network: only those of this libvirt network.
     """
-    found = list(_taps(connection, network))
-    masters = _masters() if found else {}
-    return [tap for tap in found if tap.device in masters and not masters[tap.device]]
+    taps = list(_taps(connection, network))
+    masters = _masters() if taps else {}
+    return [tap for tap in taps if tap.device in masters and not masters[tap.device]]
 
 
 def plug_in(taps: t.Iterable[Tap]) -> list[Tap]:

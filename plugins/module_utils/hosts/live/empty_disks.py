@@ -89,15 +89,15 @@ def disks_here(
     :arg disks: see core.guest.arriving_disks.checked_disks(). :arg devices: as make_disks() returned them
     """
     folder = instance_dir(instances_path, uuid)
-    found = {}
+    disk_of_target = {}
     for disk in disks:
         target, name = disk["target"], checked_disk_name(disk["name"])
         if target in devices:
-            found[target] = LocalDisk(devices[target]["path"], "raw", True, int(devices[target]["size"]))
+            disk_of_target[target] = LocalDisk(devices[target]["path"], "raw", True, int(devices[target]["size"]))
         else:
             place = os.path.join(folder, DISK) if disk.get("mounted") else folder
-            found[target] = LocalDisk(os.path.join(place, name), disk["record"]["format"])
-    return found
+            disk_of_target[target] = LocalDisk(os.path.join(place, name), disk["record"]["format"])
+    return disk_of_target
 
 
 def _remove(folder: str, local: Group) -> None:

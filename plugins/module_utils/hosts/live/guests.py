@@ -82,7 +82,7 @@ def describe(
         of_host = cpu is not None and cpu.get("mode") in ("host-passthrough", "maximum")
         if of_host:
             cpu = parse(connection.getCapabilities()).find("host/cpu")
-        found = {
+        description = {
             "name": domain.name(),
             "cpu": "" if cpu is None else to_text(cpu),
             "cpu_of_host": of_host,
@@ -92,10 +92,10 @@ def describe(
             "hypervisor_version": connection.getVersion(),
             "libvirt_version": connection.getLibVersion(),
         }
-    sockets_of("", found["name"])  # refuses a name that cannot be in the path of a socket
+    sockets_of("", description["name"])  # refuses a name that cannot be in the path of a socket
     volumes = [disk for disk in xml.iterfind("devices/disk") if _volume_of(disk) is not None]
     return {
-        **found,
+        **description,
         "power_state": power_state(domain),
         "disks": list(_disks(domain, xml, folder, uuid)),
         "volumes": [_described(disk, uuid) for disk in volumes],
@@ -194,8 +194,8 @@ def definition_there(
                 element.set(key, folder_there + value[len(folder) :])
     for disk in machine.iterfind("disk"):
         for tag in ("backingStore", "mirror"):
-            for found in disk.findall(tag):
-                disk.remove(found)
+            for layer in disk.findall(tag):
+                disk.remove(layer)
         if disk.get("type") == "file" and disk.find("driver[@type='qcow2']") is not None:
             disk.find("source").addnext(parse("<backingStore/>"))
     for graphics in machine.iterfind("graphics[@listen]") if vnc_listen else ():
@@ -210,8 +210,12 @@ def definition_there(
 def _pin(root: t.Any, pins: t.Mapping[str, t.Any]) -> None:
     """What the guest itself sees of its cells stays. source: Nova's _update_numa_xml"""
     places = [("cputune/emulatorpin", "cpuset", pins["emulator"]), ("numatune/memory", "nodeset", pins["memory"])]
-    places += [("cputune/vcpupin[@vcpu='%d']" % int(n), "cpuset", its) for n, its in pins["vcpus"].items()]
-    places += [("numatune/memnode[@cellid='%d']" % int(n), "nodeset", its) for n, its in pins["cells"].items()]
+    places += [
+        ("cputune/vcpupin[@vcpu='%d']" % int(n), "cpuset", pinned_set) for n, pinned_set in pins["vcpus"].items()
+    ]
+    places += [
+        ("numatune/memnode[@cellid='%d']" % int(n), "nodeset", pinned_set) for n, pinned_set in pins["cells"].items()
+    ]
     for path, attribute, value in places:
         element = root.find(path)
         if element is None:
@@ -222,24 +226,24 @@ def _pin(root: t.Any, pins: t.Mapping[str, t.Any]) -> None:
         element.set(attribute, value)
 
 
-def _put_on(source: t.Any, there: t.Mapping[str, t.Any]) -> None:
+def _put_on(source: t.Any, device: t.Mapping[str, t.Any]) -> None:
     """The source is the logical volume on the new host, or its beginning: QEMU copies a disk only to one of the same size."""
-    source.set("dev", there["path"])
+    source.set("dev", device["path"])
     for slices in source.findall("slices"):
         source.remove(slices)
-    if there["size"]:
-        seen = "<slices><slice type='storage' offset='0' size='%d'/></slices>" % int(there["size"])
+    if device["size"]:
+        seen = "<slices><slice type='storage' offset='0' size='%d'/></slices>" % int(device["size"])
         source.append(parse(seen))
 
 
-def _put_there(disk: t.Any, there: t.Any) -> None:
+def _put_there(disk: t.Any, disk_there: t.Any) -> None:
     """The source of a disk, and how QEMU reaches it, as the new host has them; what the guest sees of it stays."""
-    disk.set("type", there.get("type"))
+    disk.set("type", disk_there.get("type"))
     for tag in ("auth", "source"):
-        for found in disk.findall(tag):
-            disk.remove(found)
-        disk.extend(there.findall(tag))
-    driver, its = disk.find("driver"), there.find("driver")
+        for element in disk.findall(tag):
+            disk.remove(element)
+        disk.extend(disk_there.findall(tag))
+    driver, driver_there = disk.find("driver"), disk_there.find("driver")
     driver.attrib.pop("io", None)
-    if its is not None and its.get("io"):
-        driver.set("io", its.get("io"))
+    if driver_there is not None and driver_there.get("io"):
+        driver.set("io", driver_there.get("io"))

@@ -55,7 +55,7 @@ class Journey:
     bandwidth: int = 0  # MiB a second; 0: as much as it can
 
 
-def migrate(connection: t.Any, instances_path: str, journey: Journey, told: Told) -> dict[str, t.Any]:
+def migrate(connection: t.Any, instances_path: str, journey: Journey, reports: Told) -> dict[str, t.Any]:
     """Take the guest to its new host: {changed, left, power_state, seconds, downtime, transferred, forced}.
 
     ``left`` is true when the guest has ended here, and is false of no guest that this function returns a result for.
@@ -69,11 +69,11 @@ def migrate(connection: t.Any, instances_path: str, journey: Journey, told: Told
     before = power_state(domain)
     parameters = _parameters(domain, instance_dir(instances_path, journey.uuid), journey)
     progress.mark_changed()
-    work = _Work(domain, journey, parameters, told)
+    work = _Work(domain, journey, parameters, reports)
     try:
         work.watch()
     finally:
-        told.over(journey.uuid)
+        reports.over(journey.uuid)
     if work.error is not None and not _has_left(domain):
         if before == RUNNING:
             _go_on(domain)
@@ -94,28 +94,28 @@ def _parameters(domain: t.Any, folder: str, journey: Journey) -> dict[str, t.Any
     secret = libvirt.VIR_DOMAIN_XML_SECURE
     with libvirt_errors():
         live = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE | secret)
-        kept = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_MIGRATABLE | secret)
+        persistent_xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_MIGRATABLE | secret)
     where = (folder, journey.folder_there, journey.vnc_listen, journey.pins, journey.volumes)
     # What larger extents add to a disk the guest sees when it starts again.
     whole = {target: {**device, "size": 0} for target, device in journey.devices.items()}
-    found: dict[str, t.Any] = {
+    parameters: dict[str, t.Any] = {
         libvirt.VIR_MIGRATE_PARAM_URI: "unix://%s" % journey.sockets.path(MEMORY),
         libvirt.VIR_MIGRATE_PARAM_DEST_XML: definition_there(live, *where, journey.devices),
-        libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: definition_there(kept, *where, whole),
+        libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: definition_there(persistent_xml, *where, whole),
     }
     if journey.bandwidth:
-        found[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = journey.bandwidth
+        parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = journey.bandwidth
     if journey.disks:
-        found[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = list(journey.disks)
-        found["disks_uri"] = "unix://%s" % journey.sockets.path(DISKS)  # python3-libvirt has no name for it yet
-    return found
+        parameters[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = list(journey.disks)
+        parameters["disks_uri"] = "unix://%s" % journey.sockets.path(DISKS)  # python3-libvirt has no name for it yet
+    return parameters
 
 
 class _Work:
     """The migration in a thread of its own, as its call returns at its end, and what is done about it meanwhile."""
 
-    def __init__(self, domain: t.Any, journey: Journey, parameters: dict[str, t.Any], told: Told):
-        self.told = told
+    def __init__(self, domain: t.Any, journey: Journey, parameters: dict[str, t.Any], reports: Told):
+        self.reports = reports
         self.domain = domain
         self.journey = journey
         self.parameters = parameters
@@ -150,9 +150,9 @@ class _Work:
             flags |= libvirt.VIR_MIGRATE_AUTO_CONVERGE
         if self.journey.post_copy:
             flags |= libvirt.VIR_MIGRATE_POSTCOPY
-        there = "qemu+unix:///system?socket=%s" % self.journey.sockets.path(LIBVIRT)
+        destination_uri = "qemu+unix:///system?socket=%s" % self.journey.sockets.path(LIBVIRT)
         try:
-            self.domain.migrateToURI3(there, self.parameters, flags)
+            self.domain.migrateToURI3(destination_uri, self.parameters, flags)
         except libvirt.libvirtError as error:
             self.error = self._error(error)
         except Exception as error:
@@ -171,7 +171,7 @@ class _Work:
             return
         if stats.get("type") not in (None, libvirt.VIR_DOMAIN_JOB_NONE):
             self.last = dict(stats)
-            self.told.of(self.journey.uuid, stats)
+            self.reports.record_stats(self.journey.uuid, stats)
 
     def statistics(self) -> dict[str, t.Any]:
         """Of the migration that is over, as far as libvirt knows them still."""

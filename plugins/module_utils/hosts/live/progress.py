@@ -34,7 +34,7 @@ class Told:
         self.guests: dict[str, dict[str, int]] = {}
         self.written_at = 0.0
 
-    def of(self, uuid: str, stats: t.Mapping[str, t.Any]) -> None:
+    def record_stats(self, uuid: str, stats: t.Mapping[str, t.Any]) -> None:
         """:arg stats: libvirt's statistics of the guest's job"""
         with self.lock:
             self.guests[uuid] = {name: int(stats.get(name) or 0) for name in FIELDS}

@@ -127,9 +127,9 @@ class _Relay:
 
     def run(self, listeners: t.Mapping[socket.socket, str]) -> None:
         while time.monotonic() < self.deadline and (self.threads or self._is_wanted()):
-            found = accept(listeners, 0.5)
-            if found is not None:
-                thread = threading.Thread(target=self._relay, args=found, daemon=True)
+            accepted = accept(listeners, 0.5)
+            if accepted is not None:
+                thread = threading.Thread(target=self._relay, args=accepted, daemon=True)
                 thread.start()
                 self.threads.append(thread)
             self.threads = [thread for thread in self.threads if thread.is_alive()]

@@ -145,10 +145,10 @@ def parse_report(text: str) -> VolumeGroup:
     """
     try:
         reports = json.loads(text)["report"]
-        found = [part for part in reports if part.get("vg")]
-        if len(found) != 1 or len(found[0]["vg"]) != 1:
+        parts = [part for part in reports if part.get("vg")]
+        if len(parts) != 1 or len(parts[0]["vg"]) != 1:
             raise ValueError("the report does not cover exactly one volume group")
-        part, head = found[0], found[0]["vg"][0]
+        part, head = parts[0], parts[0]["vg"][0]
         size, free = int(head["vg_size"]), int(head["vg_free"])
         usable = sum(int(row["pv_free"]) for row in part["pv"] if row["pv_allocatable"] and not row["pv_missing"])
         lvs = {

@@ -75,14 +75,14 @@ def owner_tags(kind: str, item_id: str, project: str = "", source: str = "", led
 
 def project_text(project: str) -> str:
     """A project's name in LVM's alphabet: its other bytes are ``#`` and two hexadecimal digits. What is too long for a tag is cut."""
-    escaped = _UNSAFE.sub(lambda found: b"#%02x" % ord(found.group()), project.encode("utf-8"))
+    escaped = _UNSAFE.sub(lambda match: b"#%02x" % ord(match.group()), project.encode("utf-8"))
     return escaped[:_PROJECT_LENGTH].decode("ascii")
 
 
 def project_of(tags: t.Iterable[str]) -> str:
     """The project's name from the tags; "" without one."""
     escaped = tag_value(tags, "project").encode("utf-8")
-    return _ESCAPE.sub(lambda found: bytes.fromhex(found.group(1).decode("ascii")), escaped).decode("utf-8", "replace")
+    return _ESCAPE.sub(lambda match: bytes.fromhex(match.group(1).decode("ascii")), escaped).decode("utf-8", "replace")
 
 
 def tag_value(tags: t.Iterable[str], word: str) -> str:

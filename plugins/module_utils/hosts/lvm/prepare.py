@@ -47,10 +47,10 @@ class Wanted:
 
 @dataclass
 class Plan:
-    """What a backend lacks. ``there``: the existing group; None if this backend or an earlier one creates it."""
+    """What a backend lacks. ``existing_group``; None if this backend or an earlier one creates it."""
 
     wanted: Wanted
-    there: lvm.VolumeGroup | None = None
+    existing_group: lvm.VolumeGroup | None = None
     devices: list[str] = field(default_factory=list)  # to add to the group
     wipes: dict[str, str] = field(default_factory=dict)  # of those: their content
     actions: list[str] = field(default_factory=list)
@@ -82,8 +82,8 @@ def physical_volumes() -> dict[str, str]:
 def signatures(device: str) -> list[str]:
     """The content of the device according to wipefs (util-linux): ext4, gpt, LVM2_member..."""
     done = run([program("wipefs", "util-linux"), "--no-act", "--json", device], timeout=60)
-    found = json.loads(done.stdout)["signatures"] if done.stdout.strip() else []
-    return [entry["type"] for entry in found]
+    entries = json.loads(done.stdout)["signatures"] if done.stdout.strip() else []
+    return [entry["type"] for entry in entries]
 
 
 def check_free(device: str) -> None:
@@ -115,8 +115,8 @@ def _content(device: str, pvs: t.Mapping[str, str]) -> str:
     group = pvs.get(os.path.realpath(device))
     if group:
         return "a physical volume of volume group %s" % group
-    found = [word for word in signatures(device) if not (group == "" and word == "LVM2_member")]
-    return ", ".join(sorted(set(found)))
+    words = [word for word in signatures(device) if not (group == "" and word == "LVM2_member")]
+    return ", ".join(sorted(set(words)))
 
 
 class _Preparation:
@@ -131,7 +131,7 @@ class _Preparation:
     def plan(self, wanted: Wanted) -> Plan:
         made = Plan(wanted)
         try:
-            made.there = lvm.read_group(wanted.vg)
+            made.existing_group = lvm.read_group(wanted.vg)
         except DriverNotInitialized:
             if not wanted.devices and wanted.vg not in self.taken.values():
                 raise DriverNotInitialized(
@@ -140,8 +140,8 @@ class _Preparation:
                     remedy="List its devices in bootflow_storage_backends, or create the group by hand.",
                 ) from None
         else:
-            lvm.check_group(made.there)
-        is_new = made.there is None and wanted.vg not in self.taken.values()
+            lvm.check_group(made.existing_group)
+        is_new = made.existing_group is None and wanted.vg not in self.taken.values()
         for device in wanted.devices:
             self._plan_device(made, device)
         if is_new:
@@ -179,7 +179,7 @@ class _Preparation:
 
     def _plan_pool(self, made: Plan) -> None:
         key = (made.wanted.vg, made.wanted.pool)
-        lv = made.there.lvs.get(made.wanted.pool) if made.there is not None else None
+        lv = made.existing_group.lvs.get(made.wanted.pool) if made.existing_group is not None else None
         if lv is None:
             if key not in self.pools:
                 self.pools.add(key)
@@ -210,9 +210,9 @@ class _Preparation:
             if POOL in made.actions:
                 group = lvm.read_group(vg)
                 lvm.create_pool(vg, pool, pool_room(group, group.free))
-            elif POOL_SIZE in made.actions and made.there is not None:
+            elif POOL_SIZE in made.actions and made.existing_group is not None:
                 group = lvm.read_group(vg)
-                room = pool_room(group, min(group.size - made.there.size, group.free))
+                room = pool_room(group, min(group.size - made.existing_group.size, group.free))
                 if room:
                     lvm.extend(vg, pool, group.lvs[pool].size + room)
 
@@ -221,9 +221,11 @@ class _Preparation:
         if self.pvs.get(os.path.realpath(device)):
             lvm.lvm("", "pvremove", "--yes", "--force", "--force", device)
         run([program("wipefs", "util-linux"), "--all", device], timeout=60)
-        left = signatures(device)
-        if left:
-            raise Conflict(message="device %s (%s) could not be wiped: %s remains" % (device, content, ", ".join(left)))
+        remaining = signatures(device)
+        if remaining:
+            raise Conflict(
+                message="device %s (%s) could not be wiped: %s remains" % (device, content, ", ".join(remaining))
+            )
 
 
 def pool_room(group: lvm.VolumeGroup, size: int) -> int:
@@ -233,8 +235,11 @@ def pool_room(group: lvm.VolumeGroup, size: int) -> int:
 
 def _before(made: Plan, pvs: t.Mapping[str, str]) -> dict[str, t.Any]:
     has = sorted(device for device, vg in pvs.items() if vg == made.wanted.vg)
-    lv = made.there.lvs.get(made.wanted.pool) if made.there is not None else None
-    state: dict[str, t.Any] = {"volume_group": made.wanted.vg if made.there is not None else None, "devices": has}
+    lv = made.existing_group.lvs.get(made.wanted.pool) if made.existing_group is not None else None
+    state: dict[str, t.Any] = {
+        "volume_group": made.wanted.vg if made.existing_group is not None else None,
+        "devices": has,
+    }
     if made.wanted.pool:
         state["thin_pool"] = made.wanted.pool if lv is not None else None
     if made.wipes:
@@ -270,9 +275,9 @@ def prepare_backends(
     preparation = _Preparation(wipe)
     plans: list[Plan] = []
     errors: list[BootflowError] = []
-    for each in wanted:
+    for wanted_backend in wanted:
         try:
-            plans.append(preparation.plan(each))
+            plans.append(preparation.plan(wanted_backend))
         except BootflowError as error:
             errors.append(error)
     if errors:

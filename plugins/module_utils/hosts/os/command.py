@@ -85,10 +85,10 @@ def program(name: str, package: str) -> str:
 
     :raises MissingLibrary: the program is not installed; the remedy names the Debian ``package``.
     """
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/sbin")
-    if found is None:
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/sbin")
+    if path is None:
         raise MissingLibrary(name=name, package=package, where="host")
-    return found
+    return path
 
 
 def limited(argv: t.Sequence[str], limits: Limits) -> list[str]:

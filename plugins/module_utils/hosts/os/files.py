@@ -51,8 +51,8 @@ def write_file(
     :arg folder: where the file is written before it gets its name, on the same file system.
     :arg keep_owner: of the file that it replaces. :arg owner: the numbers of the user and the group; None: those of this process
     """
-    there = os.path.dirname(path)
-    fd, temporary = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), suffix=".part", dir=folder or there)
+    parent = os.path.dirname(path)
+    fd, temporary = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), suffix=".part", dir=folder or parent)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
@@ -68,7 +68,7 @@ def write_file(
     except BaseException:
         remove_files(temporary)
         raise
-    fsync(there)
+    fsync(parent)
 
 
 def write_json(path: str, data: t.Any, mode: int = 0o644) -> None:

@@ -70,15 +70,18 @@ class Blocks:
 
         :arg local: also logical volumes of this host.
         """
-        found = {**self._of_targets(), **(self._of_groups() if local else {})}
-        waiting = list(found)
+        device_texts = {**self._of_targets(), **(self._of_groups() if local else {})}
+        waiting = list(device_texts)
         while waiting:
             name = waiting.pop()
-            for each in [*self.partitions(name), *(h for h in self._listed(name, "holders") if self._is_plain_map(h))]:
-                if each not in found:
-                    found[each] = found[name]
-                    waiting.append(each)
-        return found
+            for related in [
+                *self.partitions(name),
+                *(h for h in self._listed(name, "holders") if self._is_plain_map(h)),
+            ]:
+                if related not in device_texts:
+                    device_texts[related] = device_texts[name]
+                    waiting.append(related)
+        return device_texts
 
     def _of_targets(self) -> dict[str, str]:
         """Disks of iSCSI sessions with targets of volumes, ours or Cinder's."""
@@ -87,23 +90,23 @@ class Blocks:
             target = _TARGET.search(read_text(path))
             if target:
                 volumes[os.path.basename(os.path.dirname(path))[len("session") :]] = target.group(1).lower()
-        found = {}
+        device_texts = {}
         for path in glob.glob(self._path("*", "device")) if volumes else ():
             session = _SESSION.search(os.path.realpath(path) + "/")
             if session and session.group(1) in volumes:
-                found[os.path.basename(os.path.dirname(path))] = "volume %s" % volumes[session.group(1)]
-        return found
+                device_texts[os.path.basename(os.path.dirname(path))] = "volume %s" % volumes[session.group(1)]
+        return device_texts
 
     def _of_groups(self) -> dict[str, str]:
         """Logical volumes that guests write."""
-        found = {}
+        device_texts = {}
         for path in glob.glob(self._path("dm-*", "dm", "name")):
             name = path.split("/")[-3]
             if self._read(name, "dm", "uuid").startswith("LVM-"):
                 vg, lv = split_dm_name(read_text(path))
                 if _LOGICAL_VOLUME.match(lv):
-                    found[name] = "logical volume %s/%s" % (vg, lv)
-        return found
+                    device_texts[name] = "logical volume %s/%s" % (vg, lv)
+        return device_texts
 
     def partitions(self, name: str) -> list[str]:
         """The partitions that the kernel found on a disk."""
@@ -136,16 +139,16 @@ class Blocks:
             if name in below:
                 return
             below.add(name)
-            for each in [*self._listed(name, "holders"), *self.partitions(name)]:
-                visit(each)
+            for upper in [*self._listed(name, "holders"), *self.partitions(name)]:
+                visit(upper)
             order.append(name)
 
         start = list(names)
         for name in start:
             visit(name)
         ours = {*start, *(part for name in start for part in self.partitions(name))}
-        found = [self.holder(name) for name in order if name not in ours and not self._is_partition(name)]
-        return [each for each in found if each.kind != "multipath"]
+        upper_devices = [self.holder(name) for name in order if name not in ours and not self._is_partition(name)]
+        return [holder for holder in upper_devices if holder.kind != "multipath"]
 
     def _is_partition(self, name: str) -> bool:
         return os.path.exists(self._path(name, "partition"))
@@ -155,13 +158,13 @@ class Blocks:
 
         Partitions are left out, as they activate nothing.
         """
-        found = []
+        texts = []
         for name, what in sorted(self.of_guests().items()):
-            for each in self._listed(name, "holders"):
-                holder = self.holder(each)
+            for upper in self._listed(name, "holders"):
+                holder = self.holder(upper)
                 if holder.kind not in ("kpartx", "multipath"):
-                    found.append("%s %s on %s" % (holder.kind, holder.label, what))
-        return sorted(set(found))
+                    texts.append("%s %s on %s" % (holder.kind, holder.label, what))
+        return sorted(set(texts))
 
     # ---- release -------------------------------------------------------------------------------------------------------
 
@@ -172,8 +175,8 @@ class Blocks:
         """
         done = []
         for name in names:
-            for each in [name, *self.partitions(name)]:
-                self._stop_bcache(each)
+            for device in [name, *self.partitions(name)]:
+                self._stop_bcache(device)
         for holder in self.holders(names):
             with contextlib.suppress(CommandFailed, WaitTimeout, FileNotFoundError):
                 self._stop(holder)
@@ -197,8 +200,8 @@ class Blocks:
 
     def _stop_bcache(self, name: str) -> None:
         """A registered device of bcache without its counterpart has no holder, and is in use nevertheless."""
-        for each in ("stop", "set/stop"):
-            path = self._path(name, "bcache", each)
+        for attribute in ("stop", "set/stop"):
+            path = self._path(name, "bcache", attribute)
             if os.path.exists(path) and not self._listed(name, "holders"):
                 with contextlib.suppress(CommandFailed, WaitTimeout, FileNotFoundError):
                     write_sysfs(path, "1")

@@ -98,8 +98,8 @@ def uses_devices_file() -> bool:
 
 def _is_set(setting: re.Pattern[str]) -> bool:
     """:arg setting: of lvm.conf, with its value in a group; the last one counts. It is off by default."""
-    found = [value for path in (LVM_CONFIG, LVM_LOCAL) for value in setting.findall(read_text(path))]
-    return bool(found) and found[-1] == "1"
+    values = [value for path in (LVM_CONFIG, LVM_LOCAL) for value in setting.findall(read_text(path))]
+    return bool(values) and values[-1] == "1"
 
 
 def has_lvm() -> bool:
@@ -111,19 +111,19 @@ def missing(connects: bool) -> list[str]:
 
     :arg connects: whether this host has whole disks of guests: of volumes by its own initiator, or physical ones.
     """
-    found: list[str] = []
+    problems: list[str] = []
     if not os.path.exists(UDEV):
-        return found  # nothing looks at new disks, as in a container
+        return problems  # nothing looks at new disks, as in a container
     if _LINKS not in read_text(RULES):
-        found.append("udev has no rules for disks of guests, or older ones (%s)" % RULES)
+        problems.append("udev has no rules for disks of guests, or older ones (%s)" % RULES)
     if has_lvm() and not uses_devices_file() and (connects or _is_set(_SCANS_VOLUMES)):
-        found.append("LVM looks at disks of guests (use_devicesfile is off, or %s is missing)" % LVM_DEVICES)
-    return found
+        problems.append("LVM looks at disks of guests (use_devicesfile is off, or %s is missing)" % LVM_DEVICES)
+    return problems
 
 
 def exposed(connects: bool, blocks: Blocks | None = None) -> list[str]:
     """Why the content of guests' disks can do harm here, one text each: what this host has activated of it, and the missing settings."""
-    return [*("%s is active" % each for each in (blocks or Blocks()).activated()), *missing(connects)]
+    return [*("%s is active" % text for text in (blocks or Blocks()).activated()), *missing(connects)]
 
 
 # ---- write -------------------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def ensure(disks: t.Sequence[str] = (), check_mode: bool = False) -> dict[str, t
         if not uses_devices_file():
             imported = own_physical_volumes(disks)
         listed = set(before[LVM_DEVICES].splitlines())
-        after[LVM_DEVICES] = "".join("%s\n" % each for each in sorted(listed | set(imported)))
+        after[LVM_DEVICES] = "".join("%s\n" % device for device in sorted(listed | set(imported)))
     changed = before != after or (has_lvm() and not uses_devices_file())
     if changed and not check_mode:
         _write(before, after, imported, disks)
@@ -177,11 +177,11 @@ def _write(
 def _of_guests(disks: t.Sequence[str]) -> set[str]:
     """The kernel names of the disks of guests, with their partitions. :arg disks: further ones."""
     blocks = Blocks()
-    found = set(blocks.of_guests())
+    names = set(blocks.of_guests())
     for path in disks:
         name = os.path.basename(os.path.realpath(path))
-        found |= {name, *blocks.partitions(name)}
-    return found
+        names |= {name, *blocks.partitions(name)}
+    return names
 
 
 def _apply_rules(udevadm: str, disks: t.Sequence[str]) -> None:
@@ -225,7 +225,7 @@ def _with_devices_file(text: str) -> str:
 
 def _listed(text: str) -> str:
     """The devices in the file of devices, one a line."""
-    return "".join("%s\n" % found for found in sorted(re.findall(r"\bDEVNAME=(\S+)", text)))
+    return "".join("%s\n" % device for device in sorted(re.findall(r"\bDEVNAME=(\S+)", text)))
 
 
 def _text(path: str) -> str:

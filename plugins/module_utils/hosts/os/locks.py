@@ -112,20 +112,20 @@ def at_work(uuids: t.Iterable[str], check_mode: bool = False) -> t.Iterator[None
 
 def guests_at_work() -> set[str]:
     """UUIDs of the instances on whose guests a module works now, be it one of a run that was killed."""
-    found: set[str] = set()
+    uuids: set[str] = set()
     path = os.path.join(LOCK_ROOT, LOCKS)
     if not os.path.isdir(path):
-        return found
+        return uuids
     with own_folder(path, 0o700) as folder:
         for name in os.listdir(path):
-            its = _WORK.fullmatch(name)
-            if its is None:
+            match = _WORK.fullmatch(name)
+            if match is None:
                 continue
             try:
                 release(folder, name, take(folder, name, fcntl.LOCK_EX | fcntl.LOCK_NB))  # its process was killed
             except BlockingIOError:
-                found.add(its.group(1))
-    return found
+                uuids.add(match.group(1))
+    return uuids
 
 
 class Offered:

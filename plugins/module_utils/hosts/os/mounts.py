@@ -31,26 +31,26 @@ class Mount:
 
 def mounted(path: str = MOUNTINFO) -> list[Mount]:
     """All mounts that this process sees, in the order of mounting."""
-    found = []
+    mounts = []
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             words = line.split(" ")
             major, minor = words[2].split(":")
-            place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), words[4])
-            found.append(Mount(place, os.makedev(int(major), int(minor))))
-    return found
+            place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), words[4])
+            mounts.append(Mount(place, os.makedev(int(major), int(minor))))
+    return mounts
 
 
 def at(place: str) -> Mount | None:
     """The mount on the directory; the last one if there are several."""
     real = os.path.realpath(place)
-    return next((each for each in reversed(mounted()) if each.place == real), None)
+    return next((entry for entry in reversed(mounted()) if entry.place == real), None)
 
 
 def below(folder: str) -> list[Mount]:
     """The mounts inside the directory, the last first."""
     start = os.path.realpath(folder) + "/"
-    return [each for each in reversed(mounted()) if each.place.startswith(start)]
+    return [entry for entry in reversed(mounted()) if entry.place.startswith(start)]
 
 
 def device_number(device: str) -> int | None:
@@ -66,10 +66,10 @@ def is_on(device: str, place: str) -> bool:
 
     :raises InvalidDiskInfo: another device is mounted.
     """
-    found = at(place)
-    if found is None:
+    top_mount = at(place)
+    if top_mount is None:
         return False
-    if found.device != device_number(device):
+    if top_mount.device != device_number(device):
         raise InvalidDiskInfo(reason="another file system is mounted on %s" % place, remedy="Unmount it first.")
     return True
 
@@ -96,8 +96,8 @@ def ours_below(folder: str, devices: t.Iterable[str]) -> list[Mount]:
 
     :raises InvalidInput: something else is mounted inside.
     """
-    found, numbers = below(folder), {device_number(device) for device in devices}
-    for each in found:
-        if each.device not in numbers:
-            raise InvalidInput(reason="%s is a mount point" % each.place, remedy="Unmount it first.")
-    return found
+    mounts, numbers = below(folder), {device_number(device) for device in devices}
+    for entry in mounts:
+        if entry.device not in numbers:
+            raise InvalidInput(reason="%s is a mount point" % entry.place, remedy="Unmount it first.")
+    return mounts

@@ -28,16 +28,16 @@ _MADE_FOR = "made_for"  # likewise
 MARKS = (_MARK, _MADE_FOR)
 
 
-def is_of_another(found: str, ledger_id: str) -> bool:
-    """Whether an item with the mark ``found`` belongs to another ledger than ``ledger_id``."""
-    return bool(found and ledger_id and found != ledger_id)
+def is_of_another(owner: str, ledger_id: str) -> bool:
+    """Whether an item with the mark ``owner`` belongs to another ledger than ``ledger_id``."""
+    return bool(owner and ledger_id and owner != ledger_id)
 
 
-def check_owner(what: str, found: str, ledger_id: str) -> None:
+def check_owner(what: str, owner: str, ledger_id: str) -> None:
     """:raises Conflict: it belongs to another ledger."""
-    if is_of_another(found, ledger_id):
+    if is_of_another(owner, ledger_id):
         raise Conflict(
-            message="%s belongs to the ledger %s, not to this one (%s)" % (what, found, ledger_id),
+            message="%s belongs to the ledger %s, not to this one (%s)" % (what, owner, ledger_id),
             remedy="Nothing was changed. Use the ledger to which it belongs.",
         )
 
@@ -47,9 +47,9 @@ def mark_folder(folder: str, ledger_id: str) -> bool:
 
     :raises Conflict: it belongs to another ledger.
     """
-    found = ledger_of_folder(folder)
-    check_owner("folder %s" % folder, found, ledger_id)
-    if found or not ledger_id:
+    owner = ledger_of_folder(folder)
+    check_owner("folder %s" % folder, owner, ledger_id)
+    if owner or not ledger_id:
         return False
     progress.mark_changed()
     make_dirs(folder)

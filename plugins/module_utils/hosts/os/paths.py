@@ -119,14 +119,14 @@ def _open_folder(path: str, mode: int) -> int:
                 continue
             at = os.path.join(at, name)
             try:
-                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
             except FileNotFoundError:
                 with contextlib.suppress(FileExistsError):  # another process was faster
                     os.mkdir(name, mode, dir_fd=fd)
                     os.chmod(name, mode, dir_fd=fd)
-                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            _check_owner(found, at)
-            if stat.S_ISLNK(found.st_mode):
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            _check_owner(status, at)
+            if stat.S_ISLNK(status.st_mode):
                 links += 1
                 if links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
@@ -143,14 +143,14 @@ def _open_folder(path: str, mode: int) -> int:
     return fd
 
 
-def _check_owner(found: os.stat_result, path: str, sticky: bool = True) -> None:
+def _check_owner(status: os.stat_result, path: str, sticky: bool = True) -> None:
     """:arg sticky: others may create files in it, as in /tmp, where they cannot replace ours."""
-    if found.st_uid not in (0, os.geteuid()):
-        reason = "it belongs to user %d" % found.st_uid
-    elif stat.S_ISLNK(found.st_mode) or (sticky and found.st_mode & stat.S_ISVTX):
+    if status.st_uid not in (0, os.geteuid()):
+        reason = "it belongs to user %d" % status.st_uid
+    elif stat.S_ISLNK(status.st_mode) or (sticky and status.st_mode & stat.S_ISVTX):
         return
-    elif found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid != 0):
-        reason = "others may write to it (mode %04o)" % stat.S_IMODE(found.st_mode)
+    elif status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != 0):
+        reason = "others may write to it (mode %04o)" % stat.S_IMODE(status.st_mode)
     else:
         return
     raise UnsafeFolder(path=path, host=os.uname().nodename, reason=reason)

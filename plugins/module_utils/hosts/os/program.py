@@ -111,20 +111,20 @@ def read_arguments(
     """
     if not given.keys() <= spec.keys():
         raise NeedsAnsible("options %s" % sorted(given.keys() - spec.keys()))
-    found = {name: _option(name, option, given, secrets) for name, option in spec.items()}
+    parameters = {name: _option(name, option, given, secrets) for name, option in spec.items()}
     rules = rules or {}
-    told = {name for name, value in found.items() if value is not None}
+    set_names = {name for name, value in parameters.items() if value is not None}
     for names in rules.get("mutually_exclusive") or ():
         if len(given.keys() & names) > 1:
             raise NeedsAnsible("%s exclude each other" % (names,))
     for names in rules.get("required_together") or ():
-        there = (told | given.keys()) & set(names)
-        if there and len(there) < len(names):
+        names_given = (set_names | given.keys()) & set(names)
+        if names_given and len(names_given) < len(names):
             raise NeedsAnsible("%s belong together" % (names,))
     for name, value, names, *more in rules.get("required_if") or ():
-        if more or (found.get(name) == value and not told >= set(names)):
+        if more or (parameters.get(name) == value and not set_names >= set(names)):
             raise NeedsAnsible("%s=%s needs %s" % (name, value, names))
-    return found
+    return parameters
 
 
 def _option(name: str, option: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any], secrets: set[str]) -> t.Any:
@@ -150,7 +150,7 @@ def _option(name: str, option: t.Mapping[str, t.Any], given: t.Mapping[str, t.An
         if "options" in option or "choices" in option:
             raise NeedsAnsible("option %s is a list whose elements have no type" % name)
         return value
-    return [_value(name, option["elements"], each, option, secrets) for each in value]
+    return [_value(name, option["elements"], element, option, secrets) for element in value]
 
 
 def _value(name: str, kind: str, value: t.Any, option: t.Mapping[str, t.Any], secrets: set[str]) -> t.Any:
@@ -179,8 +179,8 @@ def _texts(value: t.Any) -> t.Iterator[str]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple, set)):
-        for each in value:
-            yield from _texts(each)
+        for element in value:
+            yield from _texts(element)
     elif value is not None and not isinstance(value, bool) and str(value):
         yield str(value)
 
@@ -188,9 +188,9 @@ def _texts(value: t.Any) -> t.Iterator[str]:
 def without(value: t.Any, secrets: t.Collection[str]) -> t.Any:
     """``value`` as JSON can have it, without these texts, as Ansible hides the values of options with no_log."""
     if isinstance(value, dict):
-        return {key: without(each, secrets) for key, each in value.items()}
+        return {key: without(element, secrets) for key, element in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [without(each, secrets) for each in value]
+        return [without(element, secrets) for element in value]
     if isinstance(value, bytes):
         value = value.decode(errors="surrogateescape")
     if isinstance(value, str):
@@ -212,18 +212,18 @@ class PlainModule:
     def __init__(self, argument_spec: Spec, supports_check_mode: bool = False, **rules: t.Any):
         if not rules.keys() <= KNOWN:
             raise NeedsAnsible("%s of a module" % sorted(rules.keys() - KNOWN))
-        mine = {k: v for k, v in self.given.items() if not k.startswith("_ansible_")}
+        arguments = {k: v for k, v in self.given.items() if not k.startswith("_ansible_")}
         self.check_mode = bool(self.given.get("_ansible_check_mode"))
         if self.check_mode and not supports_check_mode:
             raise NeedsAnsible("no check mode")
         self.no_log_values: set[str] = set()
-        self.params = read_arguments(argument_spec, mine, self.no_log_values, rules)
+        self.params = read_arguments(argument_spec, arguments, self.no_log_values, rules)
         self._name = str(self.given.get("_ansible_module_name"))
         self._warnings: list[str] = []
         _check_locale()
         _check_folder()
         if not self.given.get("_ansible_no_log"):
-            self._log(sorted(mine))
+            self._log(sorted(arguments))
 
     def _log(self, names: t.Sequence[str]) -> None:
         """As AnsibleModule tells the host's log of each module, without the values."""
@@ -308,8 +308,8 @@ def _main_of(files: Files, module: str) -> t.Callable[[], None]:
     for stand_in in stand_ins.values():
         stand_in.__path__ = []
     # What is in the current folder, or where a file of the program lies, is not ours.
-    here = os.path.dirname(os.path.realpath(sys.argv[0])) if sys.argv[0] else ""
-    sys.path[:] = [p for p in sys.path if p and p != here]
+    program_folder = os.path.dirname(os.path.realpath(sys.argv[0])) if sys.argv[0] else ""
+    sys.path[:] = [p for p in sys.path if p and p != program_folder]
     sys.meta_path.insert(0, files)
     sys.modules.update(stand_ins)
     try:

@@ -57,8 +57,10 @@ def known_as(disk: t.Any) -> str:
 
 def sources_in(root: t.Any) -> dict[str, str]:
     """Id of a volume -> its source, of each volume in a domain's XML; "" for one that is not known yet."""
-    found = {known_as(disk): path_of(disk) for disk in root.iterfind("devices/disk")}
-    return {key: "" if path == device_to_come(key) else path for key, path in found.items() if UUID.fullmatch(key)}
+    path_of_volume = {known_as(disk): path_of(disk) for disk in root.iterfind("devices/disk")}
+    return {
+        key: "" if path == device_to_come(key) else path for key, path in path_of_volume.items() if UUID.fullmatch(key)
+    }
 
 
 class VolumeSources:
@@ -77,14 +79,14 @@ class VolumeSources:
         :arg source: where this host has the volume: the path of its device, or IQN/LUN with QEMU's connector; "" if it is not known, and only files
             are known to be none
         """
-        found = path_of(disk)
+        path = path_of(disk)
         if not source:
             return bool(disk.get("type") != "file")
         if disk.get("type") == "network" and disk.find("source").get("protocol") != "iscsi":
             return False
-        if found == source:
+        if path == source:
             return True
-        has = self._identities(found, volume_id)
+        has = self._identities(path, volume_id)
         should = self._identities(source, volume_id) | {(_VOLUME, volume_id), (_MAP, volume_id)}
         common = has & should
         if any(kind in (_PATH, _DEVICE) for kind, _value in common):
@@ -96,46 +98,46 @@ class VolumeSources:
 
     def _identities(self, source: str, volume_id: str) -> Identities:
         """What a source is known by: its place, its device, and its target, each if it has one."""
-        found: Identities = set()
+        identities: Identities = set()
         named = _BY_PATH.match(source) or _QEMU_NAME.match(source)
         if named:
             lun = named["lun"]
-            found |= _of_target(named["iqn"], lun if lun.startswith("0x") else lun_id(int(lun)))
+            identities |= _of_target(named["iqn"], lun if lun.startswith("0x") else lun_id(int(lun)))
         if source.startswith(_BY_ID):
-            found |= _of_map(source[len(_BY_ID) :], volume_id)
+            identities |= _of_map(source[len(_BY_ID) :], volume_id)
         if source.startswith("/"):
-            found.add((_PATH, os.path.realpath(source)))
+            identities.add((_PATH, os.path.realpath(source)))
             number = self.number_of(source)
-            found |= self._of_device(number, volume_id) if number else set()
-        return found
+            identities |= self._of_device(number, volume_id) if number else set()
+        return identities
 
     def _of_device(self, number: str, volume_id: str) -> Identities:
         """Of a block device, and of the disks below a map of multipathd."""
-        found: Identities = {(_DEVICE, number)}
+        identities: Identities = {(_DEVICE, number)}
         folder = os.path.realpath(os.path.join(self.sys, "dev/block", number))
         session, address = _SESSION.search(folder), _ADDRESS.search(folder)
         if session and address:
             path = os.path.join(self.sys, "class/iscsi_session/session" + session.group(1), "targetname")
-            found |= _of_target(read_text(path), lun_id(int(address.group(1))))
+            identities |= _of_target(read_text(path), lun_id(int(address.group(1))))
         uuid = read_text(os.path.join(folder, "dm/uuid"))
         if uuid.startswith(_MULTIPATH):
-            found |= _of_map(uuid[len(_MULTIPATH) :], volume_id)
+            identities |= _of_map(uuid[len(_MULTIPATH) :], volume_id)
             with contextlib.suppress(OSError):
                 for name in os.listdir(os.path.join(folder, "slaves")):
                     below = read_text(os.path.join(folder, "slaves", name, "dev"))
-                    found |= self._of_device(below, volume_id) if below else set()
-        return found
+                    identities |= self._of_device(below, volume_id) if below else set()
+        return identities
 
 
 def device_number(path: str) -> str:
     """The number of the block device that ``path`` leads to, as "8:16"; "" if it is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return ""
-    if not stat.S_ISBLK(found.st_mode):
+    if not stat.S_ISBLK(status.st_mode):
         return ""
-    return "%d:%d" % (os.major(found.st_rdev), os.minor(found.st_rdev))
+    return "%d:%d" % (os.major(status.st_rdev), os.minor(status.st_rdev))
 
 
 def _of_target(iqn: str, lun: str) -> Identities:

@@ -97,12 +97,12 @@ def capacity(group: VolumeGroup, pool: str = "", at: Moment | None = None) -> di
 
 def described(group: VolumeGroup) -> list[dict[str, t.Any]]:
     """Our logical volumes: kind, id, name, path, project, source, size in bytes, and their state."""
-    found = []
+    volumes = []
     for lv in group.lvs.values():
         kind, item_id = identity(lv.tags, group.ledger_id)
         if not kind:
             continue
-        found.append(
+        volumes.append(
             {
                 "kind": kind,
                 "id": item_id,
@@ -120,17 +120,19 @@ def described(group: VolumeGroup) -> list[dict[str, t.Any]]:
                 "data_percent": lv.data_percent,
             }
         )
-    return sorted(found, key=lambda item: str(item["name"]))
+    return sorted(volumes, key=lambda item: str(item["name"]))
 
 
 def of_other_ledgers(group: VolumeGroup) -> dict[str, dict[str, t.Any]]:
     """Id of another ledger -> {volumes: how many logical volumes it has here, size_gb}."""
-    found: dict[str, list[int]] = {}
+    sizes_by_ledger: dict[str, list[int]] = {}
     for lv in group.lvs.values():
         owner = tag_value(lv.tags, LEDGER)
         if is_of_another(owner, group.ledger_id):
-            found.setdefault(owner, []).append(lv.size)
-    return {owner: {"volumes": len(sizes), "size_gb": _gb(sum(sizes))} for owner, sizes in sorted(found.items())}
+            sizes_by_ledger.setdefault(owner, []).append(lv.size)
+    return {
+        owner: {"volumes": len(sizes), "size_gb": _gb(sum(sizes))} for owner, sizes in sorted(sizes_by_ledger.items())
+    }
 
 
 def orphans(group: VolumeGroup, known: t.Iterable[str]) -> list[dict[str, t.Any]]:
@@ -159,12 +161,12 @@ def backends_facts(
             check_group(group)  # also for a failed pool
         else:
             check_group(group, pool)
-        found = capacity(group, pool, at)
-        found["vg_uuid"] = group.uuid
-        found["volumes"] = described(group)
-        found["other_ledgers"] = of_other_ledgers(group)
-        found["orphans"] = orphans(group, known) if known is not None else []
-        return found
+        report = capacity(group, pool, at)
+        report["vg_uuid"] = group.uuid
+        report["volumes"] = described(group)
+        report["other_ledgers"] = of_other_ledgers(group)
+        report["orphans"] = orphans(group, known) if known is not None else []
+        return report
 
     results = run_batch([(args["name"], args) for args in backends], facts)
     for result in results.values():

@@ -159,9 +159,9 @@ def verify(
     :raises ImageCopyFailure: the device differs from the image.
     """
     if driver == "raw":
-        found = range_sha256(target, virtual_size, wait)
-        if found != sha256:
-            raise _failed("content of %s has sha256 %s, the image has %s" % (target, found, sha256))
+        digest = range_sha256(target, virtual_size, wait)
+        if digest != sha256:
+            raise _failed("content of %s has sha256 %s, the image has %s" % (target, digest, sha256))
         return
     if driver == "qcow2" and _is_compared(source, target, virtual_size, direct, wait):
         return
@@ -181,8 +181,8 @@ def verify(
 def _is_compared(source: str, target: str, virtual_size: int, direct: bool, wait: Wait | None) -> bool:
     """False: only QEMU can read this image."""
     try:
-        with mapped(source, "qcow2", virtual_size) as found:
-            at = first_difference(source, found, target, virtual_size, direct, wait)
+        with mapped(source, "qcow2", virtual_size) as extents:
+            at = first_difference(source, extents, target, virtual_size, direct, wait)
     except (Unplain, CommandFailed):
         return False
     except OSError as error:

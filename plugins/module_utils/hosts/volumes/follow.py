@@ -69,10 +69,10 @@ class Follower:
                 raise Abandoned
 
 
-def data_by_piece(found: t.Iterable[Extent], size: int) -> array[int]:
+def data_by_piece(extents: t.Iterable[Extent], size: int) -> array[int]:
     """Bytes of data up to the end of each PIECE of a disk of ``size`` bytes."""
     sums = array("Q", bytes(8 * -(-size // PIECE)))
-    for extent in found:
+    for extent in extents:
         at, end = extent.start, min(extent.start + extent.length, size)
         while extent.offset is not None and at < end:
             piece = at // PIECE
@@ -136,7 +136,7 @@ def _data_of(source: str, driver: str, size: int) -> t.Sequence[int] | None:
     if driver not in ("raw", "qcow2") or size < WORTHWHILE:
         return None
     try:
-        with mapped(source, driver, size) as found:
-            return data_by_piece(found, size)
+        with mapped(source, driver, size) as extents:
+            return data_by_piece(extents, size)
     except (Unplain, CommandFailed, MissingLibrary):
         return None

@@ -92,13 +92,13 @@ class CachedImage:
 
 def cached_images(group: VolumeGroup, pool: str) -> list[CachedImage]:
     """The entries in the pool; incomplete ones first, then the least recently used."""
-    found = []
+    images = []
     for lv in group.lvs.values():
         kind, sha256 = identity(lv.tags, group.ledger_id)
         if kind != IMAGE or lv.pool != pool or not _is_name_of(lv, sha256):
             continue
         used, size = tag_value(lv.tags, "used"), tag_value(lv.tags, "size")
-        found.append(
+        images.append(
             CachedImage(
                 lv=lv,
                 sha256=sha256,
@@ -111,7 +111,7 @@ def cached_images(group: VolumeGroup, pool: str) -> list[CachedImage]:
                 users=len(group.snapshots_of(lv.name)),
             )
         )
-    return sorted(found, key=lambda image: (image.is_complete, image.used_at, image.lv.name))
+    return sorted(images, key=lambda image: (image.is_complete, image.used_at, image.lv.name))
 
 
 def _number(text: str) -> int:
@@ -130,13 +130,13 @@ def entry_of(entries: t.Iterable[CachedImage], image: PublishedImage) -> CachedI
 
     While the address of the checksum does not answer: the one entry of the image that had a checksum from there.
     """
-    there = [e for e in entries if e.is_complete and e.virtual_size and e.driver in ("", image.driver)]
+    candidates = [e for e in entries if e.is_complete and e.virtual_size and e.driver in ("", image.driver)]
     checksum = image.checksum
     if checksum is None:
-        there = [e for e in there if image.image_id in e.image_ids and image.address in e.addresses]
-        return there[0] if len(there) == 1 else None
-    made_from = (e for e in there if checksum in e.checksums)
-    same_content = (e for e in there if checksum == Checksum(SHA256, e.sha256))
+        candidates = [e for e in candidates if image.image_id in e.image_ids and image.address in e.addresses]
+        return candidates[0] if len(candidates) == 1 else None
+    made_from = (e for e in candidates if checksum in e.checksums)
+    same_content = (e for e in candidates if checksum == Checksum(SHA256, e.sha256))
     return next(made_from, None) or next(same_content, None)
 
 
@@ -188,10 +188,10 @@ def _lock_folder() -> t.ContextManager[int]:
 
 def entry_tags(image: PublishedImage, sha256: str) -> list[str]:
     """Tags of a new entry of this image. :arg sha256: of its content."""
-    return ["bootflow.used=%d" % time.time(), _of(image.image_id), *image.tags(sha256)]
+    return ["bootflow.used=%d" % time.time(), _image_tag(image.image_id), *image.tags(sha256)]
 
 
-def _of(image_id: str) -> str:
+def _image_tag(image_id: str) -> str:
     return checked_tag("bootflow.of=%s" % image_id)
 
 
@@ -206,7 +206,7 @@ def note_use(
     """
     now = int(time.time())
     for image_id, image in used.items():
-        lacking = [tag for tag in [_of(image_id), *records.get(image_id, ())] if tag not in image.lv.tags]
+        lacking = [tag for tag in [_image_tag(image_id), *records.get(image_id, ())] if tag not in image.lv.tags]
         if lacking:
             lvm.change_tags(vg, [image.lv.name], add=lacking)
     stale = [image for image in used.values() if not now - FRESH < image.used_at <= now]
@@ -225,8 +225,8 @@ def note_other(group: VolumeGroup, pool: str, image_id: str, sha256: str, discar
     outdated = [i for i in cached_images(group, pool) if image_id in i.image_ids and i.sha256 != sha256]
     for image in outdated:
         if len(image.image_ids) > 1:
-            lvm.change_tags(group.name, [image.lv.name], remove=[_of(image_id)])
-    return evict(group, [image for image in outdated if len(image.image_ids) == 1], discard).gone
+            lvm.change_tags(group.name, [image.lv.name], remove=[_image_tag(image_id)])
+    return evict(group, [image for image in outdated if len(image.image_ids) == 1], discard).removed
 
 
 # --- which go -----------------------------------------------------------------------------------------------------------
@@ -283,8 +283,8 @@ def without(group: VolumeGroup, pool: str, images: t.Sequence[CachedImage]) -> V
 
 @dataclass
 class Evicted:
-    gone: list[CachedImage] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)  # name -> reason
+    removed: list[CachedImage] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)  # name -> reason
 
 
 def evict(group: VolumeGroup, images: t.Sequence[CachedImage], discard: bool = False) -> Evicted:
@@ -292,54 +292,54 @@ def evict(group: VolumeGroup, images: t.Sequence[CachedImage], discard: bool = F
 
     :arg discard: also discard their blocks on the underlying device.
     """
-    found = Evicted()
+    eviction = Evicted()
     with contextlib.ExitStack() as stack:
         free = []
         for image in images:
             if image.lv.is_open:
-                found.kept[image.lv.name] = "open in a program"
+                eviction.refused[image.lv.name] = "open in a program"
                 continue
             try:
                 stack.enter_context(_unused(image.sha256))
             except BlockingIOError:
-                found.kept[image.lv.name] = "used by a run that creates volumes from it"
+                eviction.refused[image.lv.name] = "used by a run that creates volumes from it"
                 continue
             free.append(image)
         if not free:
-            return found
+            return eviction
         progress.mark_changed()
         try:
             for image in free if discard else ():
                 _discard(group, image)
             lvm.remove(group.name, [image.lv.name for image in free])
-            found.gone = free
+            eviction.removed = free
         except (BootflowError, OSError) as error:
-            there = lvm.read_group(group.name).lvs
-            found.gone = [image for image in free if image.lv.name not in there]
+            remaining_volumes = lvm.read_group(group.name).lvs
+            eviction.removed = [image for image in free if image.lv.name not in remaining_volumes]
             for image in free:
-                if image.lv.name in there:
-                    found.kept[image.lv.name] = error.message if isinstance(error, BootflowError) else str(error)
-    return found
+                if image.lv.name in remaining_volumes:
+                    eviction.refused[image.lv.name] = error.message if isinstance(error, BootflowError) else str(error)
+    return eviction
 
 
 def admit(
     group: VolumeGroup, pool: str, sha256: str, size: int, limits: Limits, discard: bool = False
 ) -> tuple[bool, list[CachedImage]]:
     """(whether an entry of ``size`` bytes can be added, what was evicted for it). The caller holds the lock of the group."""
-    left = [image for image in cached_images(group, pool) if image.sha256 != sha256]
+    remaining = [image for image in cached_images(group, pool) if image.sha256 != sha256]
     busy: list[CachedImage] = []
-    gone: list[CachedImage] = []
+    evicted_images: list[CachedImage] = []
     while True:
-        chosen = over_limits(left + busy, size, limits)
+        chosen = over_limits(remaining + busy, size, limits)
         if not chosen:
-            return chosen is not None, gone
-        chosen = [image for image in chosen if image in left]
+            return chosen is not None, evicted_images
+        chosen = [image for image in chosen if image in remaining]
         if not chosen:
-            return False, gone
-        went = evict(group, chosen, discard).gone
-        gone += went
+            return False, evicted_images
+        went = evict(group, chosen, discard).removed
+        evicted_images += went
         busy += [image for image in chosen if image not in went]
-        left = [image for image in left if image not in chosen]
+        remaining = [image for image in remaining if image not in chosen]
 
 
 def _discard(group: VolumeGroup, image: CachedImage) -> None:
@@ -375,14 +375,14 @@ def empty(
     with lvm.group_lock(vg) if not check_mode else contextlib.nullcontext():
         group = lvm.read_group(vg, ledger_id)
         lvm.check_group(group, pool)
-        there = cached_images(group, pool)
-        meant = [image for image in there if is_meant(image)]
+        cached_entries = cached_images(group, pool)
+        meant = [image for image in cached_entries if is_meant(image)]
         if check_mode:
-            found = Evicted(gone=[image for image in meant if not image.lv.is_open])
+            eviction = Evicted(removed=[image for image in meant if not image.lv.is_open])
         else:
-            found = evict(group, meant, discard)
+            eviction = evict(group, meant, discard)
     return {
-        "images": [image.as_dict() for image in there],
-        "removed": sorted(image.lv.name for image in found.gone),
-        "kept": found.kept,
+        "images": [image.as_dict() for image in cached_entries],
+        "removed": sorted(image.lv.name for image in eviction.removed),
+        "kept": eviction.refused,
     }

@@ -106,8 +106,8 @@ def desired_volume(args: t.Mapping[str, t.Any]) -> DesiredVolume:
 
 def _sources(args: t.Mapping[str, t.Any]) -> dict[str, str]:
     """Field -> id of the given sources."""
-    found = {key: args[key] for key in ("image_id", "source_volume", "source_snapshot") if args.get(key)}
-    return {key: checked_id(i, "image id") if key == "image_id" else checked_uuid(i) for key, i in found.items()}
+    source_ids = {key: args[key] for key in ("image_id", "source_volume", "source_snapshot") if args.get(key)}
+    return {key: checked_id(i, "image id") if key == "image_id" else checked_uuid(i) for key, i in source_ids.items()}
 
 
 def _size_gb(args: t.Mapping[str, t.Any]) -> int | None:
@@ -139,7 +139,7 @@ class Plan:
     desired: DesiredVolume
     action: str
     size: int = 0
-    there: LogicalVolume | None = None
+    existing_lv: LogicalVolume | None = None
     origin: LogicalVolume | None = None
 
 
@@ -152,33 +152,37 @@ def plan(desired: DesiredVolume, group: VolumeGroup, thin: bool, removing: t.Col
     :raises VolumeNotFound, SnapshotNotFound: it, or what it is to be made from, is not there.
     :raises InvalidInput: a size smaller than the source's or, for ``extended``, than it is.
     """
-    there = group.lvs.get(desired.name)
-    if there is not None:
-        check_owner("logical volume %s/%s" % (group.name, there.name), tag_value(there.tags, LEDGER), group.ledger_id)
-    if there is not None and identity(there.tags) != (desired.kind, desired.id):
+    existing_lv = group.lvs.get(desired.name)
+    if existing_lv is not None:
+        check_owner(
+            "logical volume %s/%s" % (group.name, existing_lv.name),
+            tag_value(existing_lv.tags, LEDGER),
+            group.ledger_id,
+        )
+    if existing_lv is not None and identity(existing_lv.tags) != (desired.kind, desired.id):
         raise Conflict(
             message="logical volume %s/%s already exists and does not belong to bootflow (tags: %s)"
-            % (group.name, desired.name, ", ".join(sorted(there.tags)) or "none"),
+            % (group.name, desired.name, ", ".join(sorted(existing_lv.tags)) or "none"),
             remedy="Rename or remove it, or add the tags bootflow and bootflow.%s=%s." % (desired.kind, desired.id),
         )
     if desired.state == ABSENT:
-        return _plan_removal(desired, group, there, removing)
-    if there is not None and DELETING in there.tags:
+        return _plan_removal(desired, group, existing_lv, removing)
+    if existing_lv is not None and DELETING in existing_lv.tags:
         raise VolumeIsBusy(
             message="%s was partly deleted and its content is lost" % desired.name,
             remedy="Delete it again; the deletion resumes where it stopped.",
         )
     if desired.state == EXTENDED:
-        return _plan_extension(desired, group, there)
+        return _plan_extension(desired, group, existing_lv)
     origin = _origin(desired, group)
-    size = _size(desired, group, there, origin)
-    if there is None:
+    size = _size(desired, group, existing_lv, origin)
+    if existing_lv is None:
         return Plan(desired, CREATE, size, None, origin)
-    if INCOMPLETE in there.tags:
-        return Plan(desired, REDO, size, there, origin)
-    _check_same(desired, group, there, size, thin)
-    inactive = desired.kind == VOLUME and not there.is_active
-    return Plan(desired, ACTIVATE if inactive else NOTHING, size, there)
+    if INCOMPLETE in existing_lv.tags:
+        return Plan(desired, REDO, size, existing_lv, origin)
+    _check_same(desired, group, existing_lv, size, thin)
+    inactive = desired.kind == VOLUME and not existing_lv.is_active
+    return Plan(desired, ACTIVATE if inactive else NOTHING, size, existing_lv)
 
 
 def _origin(desired: DesiredVolume, group: VolumeGroup) -> LogicalVolume | None:
@@ -196,11 +200,13 @@ def _origin(desired: DesiredVolume, group: VolumeGroup) -> LogicalVolume | None:
     return origin
 
 
-def _size(desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume | None, origin: LogicalVolume | None) -> int:
+def _size(
+    desired: DesiredVolume, group: VolumeGroup, existing_lv: LogicalVolume | None, origin: LogicalVolume | None
+) -> int:
     if origin is None:
         if desired.size:
             return group.rounded(desired.size)
-        return logical_size(group, there) if there is not None else 0
+        return logical_size(group, existing_lv) if existing_lv is not None else 0
     least = logical_size(group, origin)
     size = group.rounded(desired.size or least)
     if size < least:
@@ -210,18 +216,18 @@ def _size(desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume | Non
     return size
 
 
-def _check_same(desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume, size: int, thin: bool) -> None:
+def _check_same(desired: DesiredVolume, group: VolumeGroup, existing_lv: LogicalVolume, size: int, thin: bool) -> None:
     wrong = []
-    found = logical_size(group, there)
-    if found != size:
-        wrong.append("size is %d bytes instead of %d" % (found, size))
+    actual_size = logical_size(group, existing_lv)
+    if actual_size != size:
+        wrong.append("size is %d bytes instead of %d" % (actual_size, size))
     for what, wanted in (("source", desired.source), ("project", project_text(desired.project))):
-        value = tag_value(there.tags, what)
+        value = tag_value(existing_lv.tags, what)
         if wanted and value != wanted:
             wrong.append("%s is %s instead of %s" % (what, value or "none", wanted))
-    if there.is_thin != thin:
+    if existing_lv.is_thin != thin:
         wrong.append(
-            "the volume is %s, the backend is %s" % (("thin", "thick") if there.is_thin else ("thick", "thin"))
+            "the volume is %s, the backend is %s" % (("thin", "thick") if existing_lv.is_thin else ("thick", "thin"))
         )
     if wrong:
         raise Conflict(
@@ -230,41 +236,41 @@ def _check_same(desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume
         )
 
 
-def _plan_extension(desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume | None) -> Plan:
-    if there is None or INCOMPLETE in there.tags:
+def _plan_extension(desired: DesiredVolume, group: VolumeGroup, existing_lv: LogicalVolume | None) -> Plan:
+    if existing_lv is None or INCOMPLETE in existing_lv.tags:
         raise VolumeNotFound(volume_id=desired.id)
     size = group.rounded(desired.size)
-    if size < there.size:
+    if size < existing_lv.size:
         raise InvalidInput(
             reason="New size for extend must be greater than current size. (current: %s, extended: %s)."
-            % (-(-there.size // GIB), desired.size // GIB),
+            % (-(-existing_lv.size // GIB), desired.size // GIB),
             remedy="Request a larger size; volumes cannot shrink.",
         )
-    thick_snapshots = [lv.name for lv in group.snapshots_of(there.name) if lv.is_thick_snapshot]
-    if size > there.size and thick_snapshots and there.is_open:
+    thick_snapshots = [lv.name for lv in group.snapshots_of(existing_lv.name) if lv.is_thick_snapshot]
+    if size > existing_lv.size and thick_snapshots and existing_lv.is_open:
         raise InvalidVolume(
             reason="%s is in use and has snapshots: LVM extends an origin only while it is inactive" % desired.name,
             remedy="Detach the volume, or delete its snapshots.",
         )
-    return Plan(desired, EXTEND if size > there.size else NOTHING, size, there)
+    return Plan(desired, EXTEND if size > existing_lv.size else NOTHING, size, existing_lv)
 
 
 def _plan_removal(
-    desired: DesiredVolume, group: VolumeGroup, there: LogicalVolume | None, removing: t.Collection[str]
+    desired: DesiredVolume, group: VolumeGroup, existing_lv: LogicalVolume | None, removing: t.Collection[str]
 ) -> Plan:
-    if there is None:
+    if existing_lv is None:
         return Plan(desired, NOTHING)
     snapshots = [
         lv.name
-        for lv in group.snapshots_of(there.name)
+        for lv in group.snapshots_of(existing_lv.name)
         if (lv.is_thick_snapshot or identity(lv.tags)[0] == SNAPSHOT) and lv.name not in removing
     ]
     if snapshots:
         raise VolumeIsBusy(
             message="deleting volume %s that has snapshot (%s)" % (desired.name, ", ".join(snapshots)),
         )
-    if there.is_open:
+    if existing_lv.is_open:
         raise VolumeIsBusy(
             message="%s is in use" % desired.name, remedy="Detach the volume and remove its export first."
         )
-    return Plan(desired, REMOVE, there.size, there)
+    return Plan(desired, REMOVE, existing_lv.size, existing_lv)

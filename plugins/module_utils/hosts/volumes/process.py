@@ -103,12 +103,12 @@ def _start(argv: t.Sequence[str], errors: int = subprocess.PIPE) -> subprocess.P
 
 
 def _read(stdout: io.BufferedReader, on_percent: OnPercent | None) -> bytes:
-    kept = b""
+    tail = b""
     while True:
         chunk = stdout.read1(65536)
         if not chunk:
-            return kept
-        kept = (kept + chunk)[-65536:]
+            return tail
+        tail = (tail + chunk)[-65536:]
         if on_percent is not None:
             numbers = _PERCENT.findall(chunk)
             if numbers:
@@ -151,7 +151,7 @@ class Steps:
 
 def work_at_hand() -> list[dict[str, t.Any]]:
     """The current progress of all runs of this host; leftovers of killed runs are ignored."""
-    found = []
+    progress_of_runs = []
     try:
         names = sorted(os.listdir(PROGRESS))
     except FileNotFoundError:
@@ -159,5 +159,5 @@ def work_at_hand() -> list[dict[str, t.Any]]:
     for name in names:
         data = read_json(os.path.join(PROGRESS, name))
         if isinstance(data, dict) and os.path.exists("/proc/%s" % data.get("pid")):
-            found.append(data)
-    return found
+            progress_of_runs.append(data)
+    return progress_of_runs

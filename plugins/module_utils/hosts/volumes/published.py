@@ -39,10 +39,10 @@ class PublishedImage:
 
     def tags(self, sha256: str) -> list[str]:
         """The records of an entry that was made from this file. :arg sha256: of its content."""
-        found = ["bootflow.driver=%s" % self.driver, *self.address_tags()]
+        records = ["bootflow.driver=%s" % self.driver, *self.address_tags()]
         if self.checksum is not None and self.checksum != Checksum(SHA256, sha256):
-            found.append("bootflow.published=%s" % full_text(self.checksum))
-        return [checked_tag(tag) for tag in found]
+            records.append("bootflow.published=%s" % full_text(self.checksum))
+        return [checked_tag(tag) for tag in records]
 
     def address_tags(self) -> list[str]:
         """The record of an entry that has the checksum which this address says now."""
@@ -82,15 +82,15 @@ def full_text(checksum: Checksum) -> str:
 
 def published_checksums(tags: t.Collection[str]) -> frozenset[Checksum]:
     """The recorded checksums. A record that this collection does not write is ignored."""
-    found = set()
+    recorded_checksums = set()
     for text in tag_values(tags, "published"):
         try:
             checksum = checksums.parse_checksum(text)
         except InvalidInput:
             continue
         if checksum.digest and full_text(checksum) == text:
-            found.add(checksum)
-    return frozenset(found)
+            recorded_checksums.add(checksum)
+    return frozenset(recorded_checksums)
 
 
 def published_addresses(tags: t.Collection[str]) -> frozenset[str]:

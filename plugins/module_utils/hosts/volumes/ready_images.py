@@ -72,10 +72,10 @@ class ReadyImages:
 
     def find(self, group: VolumeGroup, image_ids: t.Collection[str]) -> set[str]:
         """Find these images in the cache. Returns the sha256 of their content. The caller holds the lock of the group."""
-        there = image_cache.cached_images(group, self.backend.pool)
+        cached_entries = image_cache.cached_images(group, self.backend.pool)
         for image_id in image_ids:
             published = self.published.get(image_id)
-            entry = image_cache.entry_of(there, published) if published is not None else None
+            entry = image_cache.entry_of(cached_entries, published) if published is not None else None
             if entry is not None:
                 self.entries[image_id] = entry
         needed = {entry.sha256 for entry in self.entries.values()}
@@ -101,16 +101,16 @@ class ReadyImages:
         check_fits_volume(source.label, image.virtual_size, largest // GIB)
         with contextlib.ExitStack() as stack:
             stack.callback(self.temporary.drop, image)
-            kept = self._cache(image) if self._caches else None
-            if kept is None:
+            cached_image = self._cache(image) if self._caches else None
+            if cached_image is None:
                 stack.pop_all()
-            return kept or ReadyImage(image.virtual_size, image.sha256, image=image)
+            return cached_image or ReadyImage(image.virtual_size, image.sha256, image=image)
 
     def drop(self, images: t.Iterable[ReadyImage]) -> None:
         """Remove the fetched files of these images."""
-        for found in images:
-            if found.image is not None:
-                self.temporary.drop(found.image)
+        for ready_image in images:
+            if ready_image.image is not None:
+                self.temporary.drop(ready_image.image)
 
     def make_room(self, group: VolumeGroup, wanted: int, needed: t.Collection[str], urgent: bool) -> VolumeGroup:
         """Evict unused cached images if the pool lacks ``wanted`` bytes; returns the group afterwards."""
@@ -119,7 +119,7 @@ class ReadyImages:
             return group
         if self.backend.check_mode:
             return image_cache.without(group, self.backend.pool, images)
-        self.evicted += image_cache.evict(group, images, self.backend.clear == DISCARD).gone
+        self.evicted += image_cache.evict(group, images, self.backend.clear == DISCARD).removed
         return lvm.read_group(group.name, group.ledger_id)
 
     def note(self, group: VolumeGroup, wanted: t.Mapping[str, ReadyImage], copied: int) -> None:
@@ -131,19 +131,23 @@ class ReadyImages:
         pool, discard = self.backend.pool, self.backend.clear == DISCARD
         if not pool:
             return
-        hits = {image_id: found.cached for image_id, found in wanted.items() if found.cached is not None}
+        hits = {
+            image_id: ready_image.cached for image_id, ready_image in wanted.items() if ready_image.cached is not None
+        }
         known = image_cache.cached_images(group, pool)
         with contextlib.suppress(BootflowError):  # a use that is not recorded now is recorded the next time
-            image_cache.note_use(group.name, hits, {image_id: found.records for image_id, found in wanted.items()})
-            for image_id, found in wanted.items():
-                sha256 = found.sha256
+            image_cache.note_use(
+                group.name, hits, {image_id: ready_image.records for image_id, ready_image in wanted.items()}
+            )
+            for image_id, ready_image in wanted.items():
+                sha256 = ready_image.sha256
                 if any(image_id in image.image_ids and image.sha256 != sha256 for image in known):
                     self.evicted += image_cache.note_other(group, pool, image_id, sha256, discard)
         if copied:
             self.make_room(
                 lvm.read_group(group.name, group.ledger_id),
                 copied,
-                {found.sha256 for found in wanted.values()},
+                {ready_image.sha256 for ready_image in wanted.values()},
                 urgent=True,
             )
 
@@ -177,11 +181,14 @@ class ReadyImages:
     def _admit(self, group: VolumeGroup, image: CheckedImage, size: int) -> bool:
         """Whether the cache can hold one more image of ``size`` bytes, after evicting others."""
         pool, discard = self.backend.pool, self.backend.clear == DISCARD
-        fits, gone = image_cache.admit(group, pool, image.sha256, size, self.backend.cache_limits, discard)
-        self.evicted += gone
+        fits, evicted_images = image_cache.admit(group, pool, image.sha256, size, self.backend.cache_limits, discard)
+        self.evicted += evicted_images
         if fits:
             self.make_room(
-                lvm.read_group(group.name, group.ledger_id) if gone else group, size, {image.sha256}, urgent=True
+                lvm.read_group(group.name, group.ledger_id) if evicted_images else group,
+                size,
+                {image.sha256},
+                urgent=True,
             )
         return fits
 

@@ -100,11 +100,11 @@ def mapped(source: str, driver: str, size: int) -> t.Iterator[t.Iterator[Extent]
         yield extents(lines, size)
 
 
-def _chunks(found: t.Iterable[Extent], size: int) -> t.Iterator[_Chunk]:
+def _chunks(image_extents: t.Iterable[Extent], size: int) -> t.Iterator[_Chunk]:
     """The disk in pieces of CHUNK bytes, each with its ranges of the file."""
     start = 0
     parts: list[Extent] = []
-    for extent in found:
+    for extent in image_extents:
         at, end = extent.start, min(extent.start + extent.length, size)
         while at < end:
             length = min(end, start + CHUNK) - at
@@ -118,7 +118,7 @@ def _chunks(found: t.Iterable[Extent], size: int) -> t.Iterator[_Chunk]:
 
 def first_difference(
     source: str,
-    found: t.Iterable[Extent],
+    image_extents: t.Iterable[Extent],
     target: str,
     size: int,
     direct: bool,
@@ -136,24 +136,26 @@ def first_difference(
             zeros = _Memory()
             waiting: t.Callable[[], bool] | None = None
             before = 0
-            for number, chunk in enumerate(_chunks(found, size)):
+            for number, chunk in enumerate(_chunks(image_extents, size)):
                 if wait is not None:
                     wait(chunk.start + chunk.length)
-                wanted, there = pairs[number % 2]
-                reads = [pool.submit(_read_device, device, there, chunk)]
+                wanted, device_memory = pairs[number % 2]
+                reads = [pool.submit(_read_device, device, device_memory, chunk)]
                 if chunk.extents:
                     reads.append(pool.submit(_read_file, file, wanted, zeros, chunk))
                 # The previous chunk is compared while this one is read.
                 if waiting is not None and not waiting():
                     return before
                 expected = wanted if chunk.extents else zeros
-                waiting = functools.partial(_is_same, reads, expected, there, chunk.length)
+                waiting = functools.partial(_is_same, reads, expected, device_memory, chunk.length)
                 before = chunk.start
             return before if waiting is not None and not waiting() else None
 
 
-def _is_same(reads: list[concurrent.futures.Future[bool]], wanted: _Memory, there: _Memory, length: int) -> bool:
-    return all(read.result() for read in reads) and there.begins_as(wanted, length)
+def _is_same(
+    reads: list[concurrent.futures.Future[bool]], wanted: _Memory, device_memory: _Memory, length: int
+) -> bool:
+    return all(read.result() for read in reads) and device_memory.begins_as(wanted, length)
 
 
 def _read_device(fd: int, memory: _Memory, chunk: _Chunk) -> bool:

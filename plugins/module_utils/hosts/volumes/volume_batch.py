@@ -121,7 +121,7 @@ class _Batch:
         if not growing:
             return group, plans
         volumes = [p for p in growing if p.desired.kind == VOLUME]
-        promised = sum(p.size - (p.there.size if p.there is not None else 0) for p in volumes)
+        promised = sum(p.size - (p.existing_lv.size if p.existing_lv is not None else 0) for p in volumes)
         group = self.images.make_room(group, promised, needed, urgent=lvm.is_full(group, pool))
         if lvm.is_full(group, pool):
             error = lvm.pool_full(group, pool)
@@ -143,12 +143,12 @@ class _Batch:
 
     def _done(self, group: VolumeGroup, made: Plan, changed: bool) -> None:
         desired = made.desired
-        gone = desired.state == ABSENT
-        size = 0 if gone else made.size
-        path = "" if gone else group.path(desired.name)
+        is_absent = desired.state == ABSENT
+        size = 0 if is_absent else made.size
+        path = "" if is_absent else group.path(desired.name)
         outcome = {"action": made.action, "name": desired.name, "path": path, "size": size}
         self.outcomes[desired.id] = {"changed": changed, "error": None, **outcome}
-        self.after[desired.id] = None if gone else _state(desired, size, desired.source)
+        self.after[desired.id] = None if is_absent else _state(desired, size, desired.source)
 
     # ---- what is there ---------------------------------------------------------------------------------------------
 
@@ -175,8 +175,8 @@ class _Batch:
 
     def _mark_deleting(self, group: VolumeGroup, plans: t.Sequence[Plan]) -> None:
         """Mark the volumes, because a partly wiped volume must never be used as a complete one."""
-        marked = [p for p in plans if p.there is not None and _is_wiped(self.backend, group, p.there)]
-        names = [p.desired.name for p in marked if p.there is not None and DELETING not in p.there.tags]
+        marked = [p for p in plans if p.existing_lv is not None and _is_wiped(self.backend, group, p.existing_lv)]
+        names = [p.desired.name for p in marked if p.existing_lv is not None and DELETING not in p.existing_lv.tags]
         if not names:
             return
         try:
@@ -191,15 +191,15 @@ class _Batch:
 
         def clear(made: Plan) -> None:
             progress.mark_changed()
-            if made.there is not None:
-                _wipe(self.backend, group, made.there)
+            if made.existing_lv is not None:
+                _wipe(self.backend, group, made.existing_lv)
 
         # Snapshots first, because overwriting an origin copies its data to its thick snapshots.
         plans = sorted(plans, key=lambda p: p.desired.kind != SNAPSHOT)
-        left = []
+        remaining = []
         for kind in (SNAPSHOT, VOLUME):
-            left += self._stage([p for p in plans if p.desired.kind == kind], clear, self.backend.workers)
-        names = [p.desired.name for p in left]
+            remaining += self._stage([p for p in plans if p.desired.kind == kind], clear, self.backend.workers)
+        names = [p.desired.name for p in remaining]
         if not names:
             return
         with lvm.group_lock(group.name):
@@ -207,11 +207,11 @@ class _Batch:
                 lvm.remove(group.name, names)
             except BootflowError as error:
                 # Volumes that still exist have failed; checked once for all of them.
-                there = lvm.read_group(group.name).lvs
-                for made in left:
-                    if made.desired.name in there:
+                remaining_volumes = lvm.read_group(group.name).lvs
+                for made in remaining:
+                    if made.desired.name in remaining_volumes:
                         self.outcomes[made.desired.id] = failure(error, changed=True)
-        for made in left:
+        for made in remaining:
             if made.desired.id not in self.outcomes:
                 self._done(group, made, True)
 
@@ -233,7 +233,11 @@ class _Batch:
         with lvm.group_lock(group.name):
             users = collections.Counter(p.desired.image_id for p in plans if p.desired.image_id)
             wanted = {image_id: ready[image_id] for image_id in users}
-            copied = sum(users[image_id] * found.virtual_size for image_id, found in wanted.items() if found.image)
+            copied = sum(
+                users[image_id] * ready_image.virtual_size
+                for image_id, ready_image in wanted.items()
+                if ready_image.image
+            )
             self.images.note(group, wanted, copied)
             for made in self._stage(plans, lambda p: self._make(group, p, ready)):
                 (fills if self._is_copied(made, ready) else finished).append(made)
@@ -271,9 +275,9 @@ class _Batch:
         desired, vg, pool = made.desired, group.name, self.backend.pool
         tags = owner_tags(desired.kind, desired.id, desired.project, desired.source, self.backend.ledger_id)
         progress.mark_changed()
-        if made.there is not None:
-            if not pool and desired.kind == VOLUME and made.there.size == made.size:
-                if not made.there.is_active:
+        if made.existing_lv is not None:
+            if not pool and desired.kind == VOLUME and made.existing_lv.size == made.size:
+                if not made.existing_lv.is_active:
                     lvm.set_active(vg, [desired.name], True)
                 return  # thick: written again from the beginning to the end of the image
             lvm.remove(vg, [desired.name])
@@ -364,13 +368,13 @@ class _Batch:
         """Remove a volume that could not be filled; if it cannot be removed, it stays marked as incomplete."""
         outcome = self.outcomes[made.desired.id]
         with contextlib.suppress(BootflowError, OSError):
-            there = LogicalVolume(name=made.desired.name, uuid=made.desired.id, size=made.size, attr="-wi-a-----")
+            volume = LogicalVolume(name=made.desired.name, uuid=made.desired.id, size=made.size, attr="-wi-a-----")
             if not self.backend.pool:
-                found = ready.get(made.desired.image_id)
-                _wipe(self.backend, group, there, found.virtual_size if found is not None else 0)
+                ready_image = ready.get(made.desired.image_id)
+                _wipe(self.backend, group, volume, ready_image.virtual_size if ready_image is not None else 0)
             with lvm.group_lock(group.name):
                 lvm.remove(group.name, [made.desired.name])
-            outcome["changed"] = made.there is not None
+            outcome["changed"] = made.existing_lv is not None
 
 
 def _state(desired: DesiredVolume, size: int, source: str) -> dict[str, t.Any]:

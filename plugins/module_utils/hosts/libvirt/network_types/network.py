@@ -79,8 +79,8 @@ class HostLibvirtNetwork:
         """
         with contextlib.nullcontext() if check_mode else host_lock(LOCK_ROOT, _LOCK):
             with libvirt_errors():
-                there = sorted(connection.listAllNetworks(0), key=lambda network: str(network.name()))
-                ours = [n for n in there if n.name() not in keep and _is_ours(n)]
+                networks = sorted(connection.listAllNetworks(0), key=lambda network: str(network.name()))
+                ours = [n for n in networks if n.name() not in keep and _is_ours(n)]
             used = _used_by_domains(connection) if ours else set()
             for network in ours:
                 outcome = attempt(lambda n: _purge(n, used, min_age, check_mode), network)
@@ -90,7 +90,7 @@ class HostLibvirtNetwork:
     def report(self, connection: t.Any) -> list[ServedNetwork]:
         # A libvirt without its driver of networks has none.
         networks = tolerating(lambda: connection.listAllNetworks(0), "VIR_ERR_NO_SUPPORT") or ()
-        return [ServedNetwork(str(each.name()), _is_ours(each), reservations_of(each)) for each in networks]
+        return [ServedNetwork(str(network.name()), _is_ours(network), reservations_of(network)) for network in networks]
 
 
 def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
@@ -223,11 +223,11 @@ def _check_dhcp(definition: str, spec: NetworkSpec) -> None:
     if not served:
         return
     root = parse(definition)
-    there = {(range_of(e), e.get("address")): e for e in root.findall("ip")}
-    told = {e.get("value") for e in root.iter("{%s}option" % _DNSMASQ)}
-    problems = ["it does not announce %s to guests" % o for o in _dhcp_options(spec) if o not in told]
+    element_of_subnet = {(range_of(e), e.get("address")): e for e in root.findall("ip")}
+    announced_options = {e.get("value") for e in root.iter("{%s}option" % _DNSMASQ)}
+    problems = ["it does not announce %s to guests" % o for o in _dhcp_options(spec) if o not in announced_options]
     for subnet in served:
-        element = there.get((ipaddress.ip_network(str(subnet["cidr"])), subnet["gateway_ip"]))
+        element = element_of_subnet.get((ipaddress.ip_network(str(subnet["cidr"])), subnet["gateway_ip"]))
         if element is None:
             problems.append("this host does not have the address %s in it" % subnet["gateway_ip"])
         elif element.find("dhcp/range") is not None:
@@ -286,11 +286,11 @@ def _is_ours(network: t.Any) -> bool:
 
 def _used_by_domains(connection: t.Any) -> set[str]:
     """Names of the networks and bridges of all domains, running and defined."""
-    found: set[str] = set()
+    names: set[str] = set()
     for definition in definitions(connection):
         for source in parse(definition).iterfind(".//interface/source"):
-            found.update(source.get(name) for name in ("network", "bridge") if source.get(name))
-    return found
+            names.update(source.get(name) for name in ("network", "bridge") if source.get(name))
+    return names
 
 
 def _has_ports(network: t.Any) -> bool:

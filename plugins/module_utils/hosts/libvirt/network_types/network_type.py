@@ -68,5 +68,5 @@ class HostNetworkType(t.Protocol):
 
 def found_as_it_is(spec: NetworkSpec, bridge: str) -> dict[str, t.Any]:
     """Return the outcome of a network that exists and is not changed."""
-    found = {"type": spec.type, "source": spec.real_name, "bridge": bridge}
-    return {"changed": False, **found, "defined": False, "started": False}
+    fields = {"type": spec.type, "source": spec.real_name, "bridge": bridge}
+    return {"changed": False, **fields, "defined": False, "started": False}

@@ -13,7 +13,7 @@ from .network import HostLibvirtNetwork
 from .network_type import HostNetworkType, NetworkSpec, ServedNetwork
 
 _TYPES: tuple[HostNetworkType, ...] = (HostLibvirtNetwork(), HostBridge())
-HOST_NETWORK_TYPES: t.Mapping[str, HostNetworkType] = {each.kind.name: each for each in _TYPES}
+HOST_NETWORK_TYPES: t.Mapping[str, HostNetworkType] = {network_type.kind.name: network_type for network_type in _TYPES}
 
 
 def ensure_network(connection: t.Any, spec: NetworkSpec, check_mode: bool = False) -> dict[str, t.Any]:
@@ -25,10 +25,10 @@ def purge_networks(
     connection: t.Any, min_age: float, keep: t.Collection[str], check_mode: bool = False
 ) -> t.Iterator[dict[str, t.Any]]:
     """Remove the networks that this collection made and no domain uses; see HostNetworkType.purge()."""
-    for each in HOST_NETWORK_TYPES.values():
-        yield from each.purge(connection, min_age, keep, check_mode)
+    for network_type in HOST_NETWORK_TYPES.values():
+        yield from network_type.purge(connection, min_age, keep, check_mode)
 
 
 def served_networks(connection: t.Any) -> list[ServedNetwork]:
     """Return the networks of the host whose DHCP server libvirt runs."""
-    return [network for each in HOST_NETWORK_TYPES.values() for network in each.report(connection)]
+    return [network for network_type in HOST_NETWORK_TYPES.values() for network in network_type.report(connection)]

@@ -43,29 +43,29 @@ def check_unused(connection: t.Any, definition: str, name: str, is_defined: bool
             if other.isActive() and other.name() != source
         ]
     bridges = set()
-    for other, there in others:
-        bridge = there.find("bridge")
+    for other, other_root in others:
+        bridge = other_root.find("bridge")
         interface = bridge.get("name", "") if bridge is not None else ""
         bridges.add(interface)
-        for mine in wanted:
-            for used in _ranges(there):
-                if overlap(used, mine):
+        for own_range in wanted:
+            for used in _ranges(other_root):
+                if overlap(used, own_range):
                     reason = "libvirt network %s has %s%s" % (other, used, " on %s" % interface if interface else "")
-                    raise _in_use(source, mine, reason, name, is_defined, other)
+                    raise _in_use(source, own_range, reason, name, is_defined, other)
     for interface, address in _addresses():
-        for mine in wanted:
-            if interface not in bridges and (address.ip in mine or address.network == mine):
-                raise _in_use(source, mine, "%s has the address %s" % (interface, address), name, is_defined)
+        for own_range in wanted:
+            if interface not in bridges and (address.ip in own_range or address.network == own_range):
+                raise _in_use(source, own_range, "%s has the address %s" % (interface, address), name, is_defined)
 
 
 def refused(error: t.Any, definition: str, name: str, is_defined: bool) -> NetworkRangeInUse | None:
     """libvirt's own refusal to start a network in a range of the host; None for another error."""
-    found = _REFUSED.search(error.get_error_message() or "")
-    if found is None or not is_code(error, "VIR_ERR_INTERNAL_ERROR"):
+    match = _REFUSED.search(error.get_error_message() or "")
+    if match is None or not is_code(error, "VIR_ERR_INTERNAL_ERROR"):
         return None
     root = parse(definition)
     wanted = ", ".join(str(r) for r in _ranges(root) if r.version == 4)
-    return _in_use(root.findtext("name"), wanted, "the host has a route to it on %s" % found[1], name, is_defined)
+    return _in_use(root.findtext("name"), wanted, "the host has a route to it on %s" % match[1], name, is_defined)
 
 
 def _in_use(source: str, wanted: t.Any, reason: str, name: str, is_defined: bool, other: str = "") -> NetworkRangeInUse:
@@ -95,5 +95,8 @@ def _addresses() -> t.Iterator[tuple[str, t.Any]]:
         if "Dump was interrupted" not in answer.stderr:
             break
     for interface in json.loads(answer.stdout or "[]"):
-        for each in interface.get("addr_info") or ():
-            yield interface["ifname"], ipaddress.ip_interface("%s/%s" % (each["local"], each["prefixlen"]))
+        for address_facts in interface.get("addr_info") or ():
+            yield (
+                interface["ifname"],
+                ipaddress.ip_interface("%s/%s" % (address_facts["local"], address_facts["prefixlen"])),
+            )

@@ -32,14 +32,14 @@ def test_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_PAUSE", 0.0)
     told = progress.Told("abc")
     assert not folder.exists()
-    told.of("u1", STATS)
+    told.record_stats("u1", STATS)
     path = folder / "live-abc"
     assert json.loads(path.read_text())["u1"] == {
         "memory_total": 8 << 20, "memory_processed": 0, "memory_remaining": 2 << 20,
         "disk_total": 4 << 20, "disk_processed": 0, "disk_remaining": 0,
     }  # fmt: skip
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    told.of("u2", STATS)
+    told.record_stats("u2", STATS)
     told.over("u1")
     assert list(json.loads(path.read_text())) == ["u2"]
     told.end()
@@ -49,8 +49,8 @@ def test_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_not_written_more_than_once_a_second(folder: Path) -> None:
     told = progress.Told("abc")
-    told.of("u1", STATS)
-    told.of("u1", {**STATS, "memory_remaining": 1})
+    told.record_stats("u1", STATS)
+    told.record_stats("u1", {**STATS, "memory_remaining": 1})
     assert json.loads((folder / "live-abc").read_text())["u1"]["memory_remaining"] == 2 << 20
 
 
@@ -60,20 +60,20 @@ def test_files_of_killed_modules_are_removed(folder: Path) -> None:
         (folder / name).write_text("")
         at = os.stat(folder / name).st_mtime - age
         os.utime(folder / name, (at, at))
-    progress.Told("abc").of("u1", STATS)
+    progress.Told("abc").record_stats("u1", STATS)
     assert {p.name for p in folder.iterdir()} == {"live-abc", "live-new", "build-0"}
 
 
 def test_a_folder_that_cannot_be_written_ends_nothing(folder: Path) -> None:
     folder.parent.joinpath("bootflow").write_text("a file")
     told = progress.Told("abc")
-    told.of("u1", STATS)
+    told.record_stats("u1", STATS)
     told.over("u1")
     told.end()
 
 
 def test_without_a_name_nothing_is_written(folder: Path) -> None:
-    progress.Told("").of("u1", STATS)
+    progress.Told("").record_stats("u1", STATS)
     assert not folder.exists()
     with pytest.raises(errors.InvalidInput):
         progress.Told("../x")
