@@ -78,9 +78,9 @@ def other_disks(roots: t.Iterable[t.Any], folder: str, volumes: Volumes | None =
 
 
 def replaced_volumes(roots: t.Iterable[t.Any], volumes: Volumes) -> dict[str, str]:
-    """target -> path of each disk of these definitions that has taken the place of a volume: an overlay on it, or a copy.
+    """Return target -> path of each disk of these definitions that replaces a volume: an overlay on it, or a copy.
 
-    A volume that is being copied is none: the guest writes to both until somebody pivots to the copy.
+    A volume that is being copied does not count: the guest writes to both until the job pivots to the copy.
     """
     sources = VolumeSources()
     other_paths: dict[str, str] = {}
@@ -132,8 +132,8 @@ def refuse_other_disks(uuid: str, name: str, other_paths: t.Mapping[str, str]) -
 
 
 def keep_others(instances_path: str, spec: DomainSpec, before: t.Sequence[t.Any]) -> str:
-    """The XML of ``spec`` with the disks that the guest really has, see with_other_disks(). A rescue puts the disks at other places, where nobody can
-    tell what another disk stands for.
+    """Return the XML of ``spec`` with the current disks of the guest, see with_other_disks(). A rescue changes the targets of the disks, so that another
+    disk cannot be assigned to one of the instance.
 
     :arg before: the definitions of its domain
     :raises GuestDisksDiffer: the guest has a disk that is not the instance's, and it cannot be taken along.
@@ -147,13 +147,13 @@ def keep_others(instances_path: str, spec: DomainSpec, before: t.Sequence[t.Any]
 
 
 def with_other_disks(xml: str, before: t.Sequence[t.Any], uuid: str, name: str, folder: str) -> str:
-    """``xml`` with the sources that its local disks have in the definitions ``before``: a guest goes on with the overlay of an external snapshot, or with
-    the copy, to which it wrote last. Disks that were attached by hand are left out; nothing removes their files.
+    """Return ``xml`` with the sources of its local disks in the definitions ``before``: a guest continues with the overlay of an external snapshot, or
+    with the copy that it wrote to last. Disks that were attached by hand are left out; nothing removes their files.
 
     An overlay or a copy of a volume is refused: the ledger has the volume, which could be attached elsewhere without what the guest wrote last.
 
     :arg before: as the guest runs, if it does, and as it would start. :arg name: of the domain. :arg folder: of the instance
-    :raises GuestDisksDiffer: nobody can tell which disk of the instance another one stands for, or it stands for a volume.
+    :raises GuestDisksDiffer: another disk cannot be assigned to one of the instance, or it replaces a volume.
     """
     root = parse(xml)
     refuse_other_disks(uuid, name, replaced_volumes(before, sources_in(root)))

@@ -52,7 +52,7 @@ def take_outer_nvram(connection: t.Any, domain: t.Any, folder: str) -> None:
 
 
 def _definition(domain: t.Any) -> str:
-    """As it will start, with the passwords that libvirt shows to nobody else."""
+    """Return the definition for the next start, with its passwords, which libvirt shows only on request."""
     with libvirt_errors():
         return str(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))
 

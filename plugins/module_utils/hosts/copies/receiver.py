@@ -48,10 +48,10 @@ def fetch_instance(
 ) -> dict[str, t.Any]:
     """Fetch the disks of an instance, and let them grow to ``sizes``: {changed, disks: [{name, size, sha256}]}.
 
-    :arg made: disks that are made here, before the instance is told to have arrived
+    :arg made: disks that are made here, before the instance counts as arrived
     :arg files: as sender.prepare() described them; none: nothing is fetched. :arg sizes: of disks, in bytes, where they are to be larger
     :arg limits: bytes that each disk may have now, by name; 0: the ledger does not know. The instance has no others
-    :arg local: where those that are logical volumes come to
+    :arg local: where the logical volumes are made
     :arg made_for: the mark of the move, see core.instances.move_mark. :arg refuse: see disks.instances.refuse_present()
     :raises Conflict: the host has something of the instance already. :raises DiskFull: there is not enough room.
     :raises InvalidDiskInfo: a disk of ``sizes`` is not among the files; the instance has no such disk, or it is larger than it may be.
@@ -98,7 +98,7 @@ def fetch_instance(
 
 
 def _remove(folder: str, local: Group) -> None:
-    """What cannot be removed, the cleanup of the instance finds."""
+    """Remove the files. The cleanup of the instance removes later whatever fails here."""
     with contextlib.suppress(BootflowError, OSError):
         remove_volumes(folder, os.path.basename(folder), local)
         shutil.rmtree(folder, ignore_errors=True)

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The disks of instances that leave this host, offered once to their new hosts.
+"""Offer the disks of instances that leave this host once to their new hosts.
 
-A process of its own serves them by TLS, with a key that is made for it and never leaves this host. Who fetches an instance's disks shows
-a token that the controller made for this move. The process, and with it key, tokens and copies, ends when all was fetched, when it is told to, when its
-time is over, or when its run is gone and the disks are needed: their guest starts here, they are removed, or offered anew.
+A separate process serves them by TLS, with a key that is made for it and never leaves this host. Who fetches an instance's disks shows
+a token that the controller made for this move. The process, and with it key, tokens and copies, ends when all was fetched, on a request to stop, when its
+time is over, or when its run is gone and the disks are needed: their guest starts here, they are removed, or offered again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Offer:
 def prepare(
     instances_path: str, uuid: str, token: str, skipped_names: t.Collection[str] = (), has_disks: bool = True
 ) -> tuple[Offer, list[dict[str, t.Any]]]:
-    """Open the disks of an instance whose guest is off. A layer over a base image is made a disk of its own, which no name remains of.
+    """Open the disks of an instance whose guest is off. A layer over a base image becomes a separate, unlinked disk.
 
     Returns them, and for the new host {name, size, allocated, record}: bytes, and the disk's record in disk.info; None for a config drive and an
     NVRAM. One that is in a file system of its instance, on a logical volume, is ``mounted``.

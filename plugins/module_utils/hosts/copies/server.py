@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A process of its own that other hosts reach by TLS for one run, and the other end of its connections.
+"""Serve other hosts by TLS for one run in a separate process, and connect to such a process.
 
-Its key is made for it and never leaves its host; who connects knows the fingerprint of its certificate, and shows a token.
+Its key is made for it and never leaves its host; a client knows the fingerprint of its certificate, and shows a token.
 
 The port is open to all. A connection that has shown no token is a stranger's: it has a short time, and where there are too many of them, the oldest
-one of the address that has most is ended. So nobody keeps a host out that has a token, however many connections are silent.
+one of the address that has most is ended. So a host with a token always gets in, however many connections are silent.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Connection:
 
 
 class Server:
-    """What the process does: a subclass answers. It ends when it is told to, when its time is over, or when goes_on() says so."""
+    """The work of the process: a subclass answers. It ends on a request to stop, when its time is over, or when goes_on() returns False."""
 
     def __init__(self, stop: str, seconds: float):
         self.stop = stop
@@ -81,7 +81,7 @@ class Server:
         return True
 
     def tokens(self) -> t.Collection[str]:
-        """The tokens that somebody may show, but for the one that ends it."""
+        """Return the accepted tokens, except the token that ends the process."""
         raise NotImplementedError
 
     def answer(self, asked: t.Mapping[str, t.Any], stream: Stream, connection: ssl.SSLSocket) -> bool:
@@ -261,7 +261,7 @@ def listen(ports: tuple[int, int]) -> socket.socket:
 
 
 def detach() -> bool:
-    """Go on as a process that nobody waits for. Returns whether this is it: it never returns to the module's work."""
+    """Continue as a detached process. Returns whether this is that process: it never returns to the module's work."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)

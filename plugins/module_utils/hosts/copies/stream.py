@@ -27,7 +27,7 @@ _ZEROS = bytes(CHUNK)
 
 
 class Garbled(Exception):
-    """What arrived is not what was sent, or not of this form."""
+    """The data was changed on the way, or does not have this form."""
 
 
 class Stream(t.Protocol):

@@ -77,10 +77,10 @@ def compute_node(
     :arg write_cache: store the result of the probe and the CPU times below instances_path.
     :arg pci_device_spec: PCI devices that guests may use, in the format of Nova's passthrough_whitelist.
     :arg isolated_disk_paths: physical disks that can be given to guests as a whole.
-    :arg disk_backend: storage of the local disks of guests; where it needs a volume group, the sizes are those of ``volume_group``.
+    :arg disk_backend: storage of the local disks of guests; where it needs a volume group, the sizes are the sizes of ``volume_group``.
     :arg ledger_id: folders and logical volumes of other ledgers are not reported; their domains are, with their ledger.
     :arg volume_attach: how guests of this host get volumes, one of CONNECTOR_TYPES; "": not known, and nothing is reported of it.
-    :arg cpu_flags: CPU features that guests are to have or not to have, such as ``+pcid``; those that libvirt does not know are reported.
+    :arg cpu_flags: CPU features that guests are to have or not to have, such as ``+pcid``; flags unknown to libvirt are reported.
     :arg volumes: also list the disks of guests that are not the instances'; uuid -> id of a volume that it has -> where this host has it.
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
     :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
@@ -191,7 +191,7 @@ def memory_used_mb(meminfo: str = "/proc/meminfo") -> int:
 
 
 def list_domains(connection: t.Any) -> list[dict[str, t.Any]]:
-    """All domains of the host, except those that vanish meanwhile."""
+    """List all domains of the host, except domains that disappear meanwhile."""
     rows = []
     for domain in connection.listAllDomains(0):
         try:
@@ -281,7 +281,7 @@ def _owner(xml: t.Any) -> dict[str, t.Any]:
 
 
 def instance_folders(instances_path: str, ledger_id: str = "") -> list[str]:
-    """UUIDs that have a directory below ``instances_path``, without those of other ledgers."""
+    """Return the UUIDs with a directory below ``instances_path``, without instances of other ledgers."""
     try:
         names = os.listdir(instances_path)
     except OSError:
@@ -298,9 +298,9 @@ def instance_folders(instances_path: str, ledger_id: str = "") -> list[str]:
 def complete_guests(
     marks: t.Mapping[str, str], domains: t.Iterable[t.Mapping[str, t.Any]], ledger_id: str = ""
 ) -> list[str]:
-    """UUIDs of the guests that are built here, or have arrived here, whatever became of their domains.
+    """Return the UUIDs of the guests that are built here, or have arrived here, even if their domains are gone.
 
-    :arg marks: of the instances' folders. :arg domains: as in domain_facts(); those of others, and of other ledgers, do not count
+    :arg marks: of the instances' folders. :arg domains: as in domain_facts(); domains of others, and of other ledgers, do not count
     """
     own_domains = {d["uuid"] for d in domains if d["ours"] and not is_of_another(d.get("ledger") or "", ledger_id)}
     return sorted(uuid for uuid in {*marks, *own_domains} if is_complete(marks.get(uuid, ""), uuid in own_domains))
@@ -445,8 +445,8 @@ def parse_cpu_list(text: str) -> list[int]:
 
 
 def guest_capabilities(connection: t.Any, emulator: str, arch: str, verdict: Verdict) -> dict[str, t.Any]:
-    """What libvirt offers to the guests: ``uefi``, whether it finds such a firmware, and ``cpu_models``, the names of all CPU models, those
-    that the host's CPU cannot be, too: with extra flags some run. Both are empty where libvirt does not answer.
+    """Return libvirt's offer to the guests: ``uefi``, whether it finds such a firmware, and ``cpu_models``, the names of all CPU models, also
+    models that the host's CPU does not have: with extra flags some run. Both are empty where libvirt does not answer.
     """
     try:
         capabilities = parse(

@@ -37,7 +37,7 @@ _BACKING = (
 
 @dataclass(frozen=True)
 class Backing:
-    """What the header of a disk names: ``name`` and ``format`` are empty for a disk that is no layer, or where no format is named."""
+    """The backing file in the header of a disk: ``name`` and ``format`` are empty without one, ``format`` also where the header has none."""
 
     name: str
     format: str = ""
@@ -83,7 +83,7 @@ def _format_in(header: bytes, version: int) -> str:
 def name_chains(root: t.Any, uuid: str, base_folder: str) -> bool:
     """Name the backing chains of the instance's qcow2 files in its domain. Returns whether ``root`` changed.
 
-    A disk that is not there, or whose chain somebody has changed by hand to other files, gets none: libvirt finds it out itself.
+    A disk that is not there, or whose chain was changed by hand to other files, gets none: libvirt finds it out itself.
 
     :arg base_folder: the folder of base images
     """

@@ -114,7 +114,7 @@ def fetch(
 
 
 def look(url: str, access: ImageAccess = OPEN, seconds: float = 30.0) -> str:
-    """What the server says of the version of a file (ETag, Last-Modified, length) without its content; "" if nothing.
+    """Ask the server for the version of a file (ETag, Last-Modified, length) without its content; "" if it reports none.
 
     :raises ImageDownloadFailed: it does not answer.
     """
@@ -264,7 +264,7 @@ def _reader(copy: _Copy, access: ImageAccess, pause: float, look: bool = False) 
 
 
 class _Source:
-    """What the process has read."""
+    """The output of the process that reads the image."""
 
     def __init__(self, copy: _Copy, process: subprocess.Popen[bytes], fd: int, errors: t.IO[bytes]):
         self._copy, self._process, self._fd, self._errors = copy, process, fd, errors

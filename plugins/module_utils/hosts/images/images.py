@@ -349,7 +349,7 @@ def _fetch(image: ImageSource, target: str, on_progress: Progress | None) -> str
 
 
 def convert(source: str, driver: str, target: str, made: str = "raw", name: str = "") -> None:
-    """Write an image anew to a file of the format ``made``.
+    """Convert an image to a file of the format ``made``.
 
     :arg driver: the checked format of ``source``, never probed. :arg name: what errors call a file without a name
     """

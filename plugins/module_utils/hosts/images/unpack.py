@@ -24,7 +24,7 @@ _MEMORY = 512 * 1024**2
 
 
 class _Decompressor(t.Protocol):
-    """What bz2 and lzma have."""
+    """The protocol of the decompressors of bz2 and lzma."""
 
     eof: bool
     needs_input: bool
@@ -66,7 +66,7 @@ _KINDS: t.Mapping[str, t.Callable[[], t.Any]] = {
 
 
 def compression_of(path: str) -> str:
-    """What compressed a file; "" if it is not compressed."""
+    """Return the compression of a file; "" if it is not compressed."""
     with open(path, "rb") as file:
         return image_checks.compression_of(file.read(8))
 

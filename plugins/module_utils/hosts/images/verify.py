@@ -76,9 +76,9 @@ def check(path: str, sha256: str, text: str, source: str, access: ImageAccess, i
 
 
 def version_of(path: str, url: str, access: ImageAccess) -> str:
-    """What tells two versions of a source apart: size and time of a file, or what a web server says (ETag, Last-Modified).
+    """Return a text that differs between two versions of a source: size and time of a file, or the ETag and Last-Modified of a web server.
 
-    "" if nothing does, also while the server does not answer.
+    "" if there is none, also while the server does not answer.
     """
     file = path or local_path(url) or ""
     with contextlib.suppress(OSError):

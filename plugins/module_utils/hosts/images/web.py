@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The process that reads one image from a web server, see fetch.py.
+"""Read one image from a web server, in a separate process, see fetch.py.
 
-A process of its own can be ended whatever the server does, and Ansible's open_url installs its opener for the whole process: in
+A separate process can be ended whatever the server does, and Ansible's open_url installs its opener for the whole process: in
 threads the certificate rules of one image would hold for another.
 
 stdin: JSON {url, pause, access, look}. stdout: a line of JSON {total: bytes or null, version}, then the content unless ``look``. After a failure: exit code 1,

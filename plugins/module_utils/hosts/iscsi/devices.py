@@ -95,7 +95,7 @@ class Devices:
         return by_id if os.path.exists(by_id) else os.path.join(self.dev, "mapper", self.map_name(name))
 
     def members(self, name: str) -> list[str]:
-        """The disks of a map dm-N, without those that are being removed from the kernel."""
+        """Return the disks of a map dm-N, without disks that are being removed from the kernel."""
         with contextlib.suppress(FileNotFoundError):
             return sorted(disk for disk in os.listdir(self._block(name, "slaves")) if os.path.exists(self._block(disk)))
         return []

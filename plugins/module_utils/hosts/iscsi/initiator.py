@@ -469,8 +469,8 @@ class Initiator:
     def _node(
         self, iqn: str, where: str, *words: str, ok: t.Collection[int] | None = (0,), timeout: float = 60
     ) -> Completed:
-        """iscsiadm looks through the records of all targets, whichever is named, and fails where another process removes one meanwhile, even
-        if it has done its own work. It is run again then: what is done already has an exit code of its own.
+        """Run iscsiadm for a node, again where another process removes a record meanwhile: iscsiadm reads the records of all targets, and fails then
+        even if it has done its own work. Work that is done already has a separate exit code.
         """
         argv = ("-m", "node", "-T", iqn, "-p", where, *words)
         deadline = time.monotonic() + _REPEATED_FOR
@@ -490,7 +490,7 @@ class Initiator:
 
 
 def _checked(done: Completed, ok: t.Collection[int] | None) -> Completed:
-    """:raises CommandFailed: the exit code of iscsiadm is none of these."""
+    """Return the result of iscsiadm. :raises CommandFailed: the exit code is another one."""
     if ok is not None and done.rc not in ok:
         raise CommandFailed(cmd="iscsiadm", rc=done.rc, stderr=(done.stderr.strip() or done.stdout.strip())[-2000:])
     return done

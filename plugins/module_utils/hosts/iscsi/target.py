@@ -133,10 +133,10 @@ class Target(t.Protocol):
     lun: int
 
     def iqns(self) -> set[str]:
-        """The names of all targets, also foreign ones and those that exist only in a saved configuration."""
+        """Return the names of all targets, also foreign targets and targets that exist only in a saved configuration."""
 
     def read(self, exports: t.Sequence[Export]) -> dict[str, Found]:
-        """The existing targets of these exports, by iqn; also those that exist only in a saved configuration."""
+        """Read the existing targets of these exports, by iqn; also targets that exist only in a saved configuration."""
 
     def aspects(self, export: Export) -> dict[str, t.Any]:
         """The aspects of a resolved() export. Secrets are only in ``chap``."""
@@ -184,7 +184,7 @@ def export_of(args: t.Mapping[str, t.Any], prefix: str = IQN_PREFIX, portals: t.
 
 
 def _others(names: t.Iterable[str], logins: t.Iterable[Login]) -> tuple[str, ...]:
-    """These initiators without those of the logins."""
+    """Return these initiators without the initiators of the logins."""
     new = {normal_name(login.initiator) for login in logins}
     return tuple(sorted({check_initiator(n) for n in names if normal_name(n) not in new}))
 

@@ -10,7 +10,7 @@ no other way). Our secrets are sent to the socket of tgtd, see ``SecretCarrier``
 
 tgt has accounts and initiators of a target but does not relate them: comments in the file do, so that the
 account is removed with its initiator. (An initiator that knows the credentials of another one can log in with them.) tgtd does
-not return secrets; those of the other initiators are kept from the file.
+not return secrets; the secrets of the other initiators are kept from the file.
 
 tgtd stores the accounts of a target in an array, and reads as many entries as there are accounts: accounts behind a gap are not
 found, and ``--op show`` crashes tgtd. Therefore accounts are unbound only from the end of the array, see ``_set_accounts``.

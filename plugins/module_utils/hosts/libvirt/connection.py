@@ -67,7 +67,7 @@ def is_code(error: t.Any, *names: str) -> bool:
 
 
 def tolerating(call: t.Callable[[], t.Any], *codes: str) -> t.Any:
-    """What ``call`` returns; None if it fails with one of these codes of libvirt."""
+    """Return the result of ``call``; None if it fails with one of these codes of libvirt."""
     with libvirt_errors():
         try:
             return call()
@@ -98,7 +98,7 @@ def connect(uri: str, timeout: float = 30.0) -> t.Iterator[t.Any]:
 
 
 def _open(uri: str, timeout: float) -> t.Any:
-    """libvirt.open() in a thread of its own: nothing interrupts it while a daemon that was stopped does not answer."""
+    """Call libvirt.open() in a separate thread: nothing interrupts it while a stopped daemon does not answer."""
     answers: list[t.Any] = []
 
     def run() -> None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What guests print on their serial consoles, and where their displays are."""
+"""Read the output of guests on their serial consoles, and find their displays."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def _end_leases(network: t.Any, address: str, except_mac: str = "") -> list[str]
 
 
 def _send_releases(network: t.Any, address: str, except_mac: str) -> list[str]:
-    """Release the address on behalf of those who have a lease of it. Returns their MAC addresses."""
+    """Release the address on behalf of the holders of its leases. Returns their MAC addresses."""
     with libvirt_errors():
         if not network.isActive():
             return []

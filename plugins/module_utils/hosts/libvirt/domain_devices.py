@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What disks and interfaces of existing guests have in common: where a device is, and how a guest is made to let go of it.
+"""Find the devices of existing guests, and detach them: the common part of disks and interfaces.
 
 source: Nova's libvirt driver (detach_device_with_retry)
 """
@@ -24,7 +24,7 @@ LIVE, CONFIG = "live", "config"  # the running guest, and the definition of its 
 
 
 def parts_of(domain: t.Any) -> list[str]:
-    """Those of LIVE and CONFIG that the domain has."""
+    """Return the parts of the domain: LIVE, CONFIG or both."""
     with libvirt_errors():
         return ([LIVE] if domain.isActive() else []) + ([CONFIG] if domain.isPersistent() else [])
 

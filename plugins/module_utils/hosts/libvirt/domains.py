@@ -151,11 +151,11 @@ def shown_xml(xml: str) -> str:
 
 
 def with_logins(xml: str, before: str, new: t.Collection[str] = ()) -> str:
-    """``xml`` with the users with whom QEMU logs in to the same volumes by the definition ``before``.
+    """Return ``xml`` with the users that QEMU logs in with to the same volumes by the definition ``before``.
 
     A run knows only the users that it made itself; the secrets of others are in libvirt.
 
-    :arg new: names of targets that this run has made anew: their users in ``xml`` stay
+    :arg new: names of targets that this run has made again: their users in ``xml`` stay
     """
     known = {name: auth.get("username") for name, auth in _logins(parse(before)) if name.rpartition("/")[0] not in new}
     root = parse(xml)
@@ -518,7 +518,7 @@ def remove_domain(
     """Destroy and undefine the domain with its managed save, metadata of snapshots and checkpoints, NVRAM, and DHCP reservations.
 
     Returns what was (or would be) removed, as texts; empty without such a domain. It waits for others that define, start or stop the guest, which has
-    lost its power by then: nobody waits until it has shut down.
+    lost its power by then: nothing waits until it has shut down.
 
     :arg stopped: called when the guest is stopped but still defined: if it raises, the definition is kept.
     :arg ledger_id: the ledger of the instance.
@@ -539,7 +539,7 @@ def remove_domain(
 
 
 def _destroy(connection: t.Any, uuid: str, ledger_id: str) -> None:
-    """The guest loses its power, so that nobody waits until it has shut down."""
+    """Cut the power of the guest, without waiting until it has shut down."""
     domain = find_domain(connection, uuid)
     if domain is not None:
         try:

@@ -95,7 +95,7 @@ def states(connection: t.Any, uuids: t.Iterable[str] | None) -> dict[str, int]:
 
 
 def answer(connection: t.Any) -> t.NoReturn:
-    """In a thread of its own: answers questions until there are no more to come."""
+    """Answer questions, in a separate thread, until their input ends."""
     try:
         for line in sys.stdin:
             question = json.loads(line)

@@ -36,7 +36,7 @@ class PasswordSpec:
 
 
 def set_password(connection: t.Any, spec: PasswordSpec, check_mode: bool = False) -> dict[str, t.Any]:
-    """Set the password, each time anew. Gives {changed, power_state}.
+    """Set the password, each time again. Returns {changed, power_state}.
 
     :raises InstanceNotFound: the host has no such domain.
     :raises InstancePasswordSetFailed: the guest does not run, or its agent fails. :raises GuestAgentUnresponsive: it does not answer.

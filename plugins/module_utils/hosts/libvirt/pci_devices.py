@@ -81,7 +81,7 @@ def _xml(domain: t.Any, flags: int = 0) -> str:
 
 
 def _devices(xml: str) -> dict[str, str]:
-    """Address on the host -> the device's XML, in their order. Those of ports (``interface``) among them."""
+    """Return address on the host -> the device's XML, in their order, also of the devices of ports (``interface``)."""
     if "hostdev" not in xml:
         return {}
     root = parse(xml)

@@ -78,7 +78,7 @@ def login_users(*texts: t.Any) -> set[str]:
 
 @contextlib.contextmanager
 def hidden_logins(xml: t.Callable[[], str]) -> t.Iterator[None]:
-    """What libvirt says of a failure in the block does not name the users in the definition that ``xml`` gives."""
+    """Hide the users in the definition that ``xml`` gives from libvirt's message of a failure in the block."""
     try:
         yield
     except LibvirtError as error:
@@ -145,7 +145,7 @@ def refuse_gone(uuid: str) -> None:
 
 
 def go_on(domain: t.Any, vif_plugging_timeout: float, vif_plugging_is_fatal: bool) -> list[str]:
-    """Let the CPUs of a guest run once its interfaces are plugged in. Returns those that are missing.
+    """Let the CPUs of a guest run once its interfaces are plugged in. Returns the missing interfaces.
 
     :raises VirtualInterfaceCreateException: see vifs.wait_plugged.
     """

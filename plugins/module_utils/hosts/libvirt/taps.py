@@ -34,9 +34,9 @@ class Tap:
 
 
 def unplugged(connection: t.Any, network: str = "") -> list[Tap]:
-    """The interfaces of running guests that belong to a bridge and are on none.
+    """Return the interfaces of running guests that belong to a bridge and are on none.
 
-    :arg network: only those of this libvirt network.
+    :arg network: only interfaces of this libvirt network.
     """
     taps = list(_taps(connection, network))
     masters = _masters() if taps else {}
@@ -44,7 +44,7 @@ def unplugged(connection: t.Any, network: str = "") -> list[Tap]:
 
 
 def plug_in(taps: t.Iterable[Tap]) -> list[Tap]:
-    """Put interfaces on their bridges again. Returns those that are there; the audit tells of the others."""
+    """Put interfaces on their bridges again. Returns the interfaces on bridges; the audit reports the others."""
     done = []
     for tap in taps:
         if tap.bridge:

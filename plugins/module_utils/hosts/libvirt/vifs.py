@@ -45,7 +45,7 @@ def is_plugged(device: str) -> bool:
 def wait_plugged(domain: t.Any, timeout: float, fatal: bool, devices: t.Optional[t.Sequence[str]] = None) -> list[str]:
     """Wait up to ``timeout`` seconds for every interface. Returns the missing ones if that is not ``fatal``.
 
-    :arg devices: those of the host; None: all of the domain.
+    :arg devices: devices of the host; None: all of the domain.
     :raises VirtualInterfaceCreateException: interfaces are missing, and that is fatal; or the guest has ended.
     :raises InstanceNotFound: the guest is gone.
     """

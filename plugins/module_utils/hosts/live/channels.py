@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The UNIX sockets of a live migration, which have the same paths on both hosts, and what passes between one and a TLS connection.
+"""Carry data between the UNIX sockets of a live migration, which have the same paths on both hosts, and a TLS connection.
 
 On the host that a guest leaves, libvirt and QEMU connect to them, and relay.py listens; on its new host gate.py connects to libvirt's own
-socket, and to those that QEMU opens there.
+socket, and to the sockets that QEMU opens there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Sockets:
 
 
 def sockets_of(token: str, domain: str) -> Sockets:
-    """Those of the migration that ``token`` belongs to: nobody else finds their folder by its name.
+    """Return the sockets of the migration with ``token``: the name of their folder is secret.
 
     :raises InvalidInput: the name of the domain cannot be in a socket's path.
     """
@@ -116,20 +116,20 @@ class _Way:
 
 
 class Refused(Exception):
-    """What came may not pass, and nothing after it."""
+    """The data may not pass, and nothing after it."""
 
 
 class Guard(t.Protocol):
-    """What may pass between the two sides."""
+    """A filter of the data between the two sides."""
 
     def inwards(self, data: bytes) -> bytes:
-        """What may pass of what came by TLS. :raises Refused: something after which nothing passes."""
+        """Return the permitted part of the data that came by TLS. :raises Refused: the data is forbidden, and nothing passes after it."""
 
     def outwards(self, data: bytes) -> bytes:
-        """What may pass of what came from this host."""
+        """Return the permitted part of the data that came from this host."""
 
     def answers(self) -> bytes:
-        """What is answered to what did not pass: once, and only where it is in the middle of no other answer."""
+        """Return the answer to refused data: once, and never in the middle of another answer."""
 
 
 def pump(plain: socket.socket, secured: socket.socket, guard: Guard | None = None) -> None:
@@ -161,7 +161,7 @@ def pump(plain: socket.socket, secured: socket.socket, guard: Guard | None = Non
 
 
 def accept(listeners: t.Mapping[socket.socket, str], seconds: float) -> tuple[str, socket.socket] | None:
-    """The channel and the connection of who connects within ``seconds``; None if nobody does."""
+    """Return the channel and the connection of the next client within ``seconds``; None without one."""
     for listener in select.select(list(listeners), [], [], seconds)[0]:
         connection, _peer = listener.accept()
         return listeners[listener], connection

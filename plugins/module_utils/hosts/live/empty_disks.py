@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The empty disks on this host that those of a guest are copied to while it comes running: files, logical volumes, or files on one.
+"""Make the empty disks on this host to which a live migration copies the disks of a guest: files, logical volumes, or files on one.
 
-Once made they have no mark of incomplete ones: libvirt alone decides where the guest goes on, also when the run that would take the mark off is dead, and
-what has the mark is made anew. Where the guest stays, this host is cleaned of them.
+Once made they do not have the mark of incomplete disks: libvirt alone decides where the guest continues, also when the run that would remove the mark is dead,
+and a disk with the mark is made again. Where the guest stays, this host is cleaned up.
 source: Nova's pre_live_migration
 """
 
@@ -44,10 +44,10 @@ def make_disks(
     volume_group: str = "",
     made_for: str = "",
 ) -> dict[str, dict[str, t.Any]]:
-    """Make the folder of the guest, with empty disks of the same sizes that no base image is below.
+    """Make the folder of the guest, with empty disks of the same sizes and without base images.
 
     A copy of all that the guest sees, as in a cold migration: this host needs no image for it, and another one's base may be gone. Returns of
-    those that are logical volumes target -> {path, size}: the bytes that the guest sees where the volume is larger, else 0.
+    the logical volumes target -> {path, size}: the bytes that the guest sees where the volume is larger, else 0.
 
     :arg disks: the guest's, see core.guest.arriving_disks.checked_disks(). :arg limits: bytes that each may have; 0: the ledger does not know
     :arg volume_group: for logical volumes. :arg made_for: the mark of the migration, see core.instances.move_mark
@@ -101,7 +101,7 @@ def disks_here(
 
 
 def _remove(folder: str, local: Group) -> None:
-    """Nothing has come to them yet, so that there is nothing to overwrite. What cannot be removed, the cleanup of the instance finds."""
+    """Remove the disks. They are still empty, so that nothing is overwritten. The cleanup of the instance removes later whatever fails here."""
     with contextlib.suppress(BootflowError, OSError):
         remove_volumes(folder, os.path.basename(folder), local)
         shutil.rmtree(folder, ignore_errors=True)

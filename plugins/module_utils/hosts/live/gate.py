@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The way into a host for guests that come running: for those of one run only, and only as long as they come.
+"""Let guests that live-migrate into this host: only the guests of one run, and only while they migrate.
 
-A process of its own connects whoever shows the token of a guest to the sockets that QEMU opens for this guest, and to libvirt's for the calls
+A separate process connects a client with the token of a guest to the sockets that QEMU opens for this guest, and to libvirt's for the calls
 of this guest's migration alone (rpc.py): the other host may have been taken over. It also takes the guest's config drive, which no disk of libvirt's is.
 """
 

@@ -44,7 +44,7 @@ def leaving(connection: t.Any, uuid: str) -> t.Any:
 
 
 def is_here(connection: t.Any, uuid: str) -> bool:
-    """Whether libvirt says for sure that the guest is here and did not go over: it goes on here, or ran here to its end.
+    """Return whether libvirt reports for sure that the guest is here and did not migrate: it runs here, or ran here to its end.
 
     Of one that is off and libvirt does not know why (it crashed, when its memory was still to follow it) both hosts have to be heard.
     """
@@ -59,14 +59,14 @@ def is_here(connection: t.Any, uuid: str) -> bool:
 
 
 def drive_of(instances_path: str, uuid: str) -> str:
-    """The path of a guest's config drive: it is sent before the guest goes, and is no disk to copy unless the guest can write to it."""
+    """Return the path of a guest's config drive: it is sent before the guest migrates, and QEMU copies it only if the guest can write to it."""
     return os.path.join(instance_dir(instances_path, uuid), CONFIG_DRIVE)
 
 
 def describe(
     connection: t.Any, instances_path: str, uuid: str, has: t.Mapping[str, str] | None = None
 ) -> dict[str, t.Any]:
-    """What the guest's new host must know: {name, power_state, cpu, disks, drive, ...}, see the module for the fields.
+    """Describe the guest for its new host: {name, power_state, cpu, disks, drive, ...}, see the module for the fields.
 
     :arg has: id of each of its volumes -> where this host has it
     :raises MigrationPreCheckError: the guest has a disk that cannot be copied while it runs, or is off.
@@ -208,7 +208,7 @@ def definition_there(
 
 
 def _pin(root: t.Any, pins: t.Mapping[str, t.Any]) -> None:
-    """What the guest itself sees of its cells stays. source: Nova's _update_numa_xml"""
+    """Pin the guest to the CPUs and cells of its new host. The guest itself sees the same cells. source: Nova's _update_numa_xml"""
     places = [("cputune/emulatorpin", "cpuset", pins["emulator"]), ("numatune/memory", "nodeset", pins["memory"])]
     places += [
         ("cputune/vcpupin[@vcpu='%d']" % int(n), "cpuset", pinned_set) for n, pinned_set in pins["vcpus"].items()

@@ -112,7 +112,7 @@ def _parameters(domain: t.Any, folder: str, journey: Journey) -> dict[str, t.Any
 
 
 class _Work:
-    """The migration in a thread of its own, as its call returns at its end, and what is done about it meanwhile."""
+    """The migration, in a separate thread, as its call returns at its end; and its supervision meanwhile."""
 
     def __init__(self, domain: t.Any, journey: Journey, parameters: dict[str, t.Any], reports: Told):
         self.reports = reports
@@ -174,7 +174,7 @@ class _Work:
             self.reports.record_stats(self.journey.uuid, stats)
 
     def statistics(self) -> dict[str, t.Any]:
-        """Of the migration that is over, as far as libvirt knows them still."""
+        """Return the statistics of the completed migration, as far as libvirt still has them."""
         try:
             return dict(self.domain.jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED))
         except libvirt.libvirtError:
@@ -195,7 +195,7 @@ def failed_migration(message: str) -> MigrationError:
 
 
 def _has_left(domain: t.Any) -> bool:
-    """Whether libvirt says that the guest went over to another host."""
+    """Return whether libvirt reports that the guest migrated to another host."""
     with libvirt_errors():
         state, reason = domain.state()[:2]
     return bool(state == libvirt.VIR_DOMAIN_SHUTOFF and reason == libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED)
@@ -240,7 +240,7 @@ def intervene(connection: t.Any, uuid: str, action: str, post_copy: bool, check_
 
 
 def force_complete(domain: t.Any, post_copy: bool) -> bool:
-    """The guest goes over now: its memory follows it, where that is permitted, or else its CPUs stop until it is there.
+    """Switch the guest to its new host now: its memory follows, where post-copy is permitted; otherwise its CPUs stop until the end of the migration.
 
     Returns whether something was done: a guest that is paused needs nothing.
     """

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The way out of a host for a guest that leaves it running: sockets for libvirt and QEMU, and behind them TLS to the gate of its new host.
+"""Relay the live migration of a guest from this host: sockets for libvirt and QEMU, and behind them TLS to the gate of its new host.
 
-A process of its own, so that a migration comes to its end also when who asked for it does not live to see it: libvirt alone decides on which
-of the two hosts the guest goes on.
+The process is separate, so that a migration ends also when its run is dead: libvirt alone decides on which
+of the two hosts the guest continues.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The calls to this host's libvirt that the host of a coming guest may make: those of this guest's migration.
+"""Limit the calls of the source host to this host's libvirt to the calls of its guest's migration.
 
-libvirt's socket gives whoever reaches it all of the host. The other host speaks to it through a Filter, which reads each call and passes on only
-those that libvirt makes itself in a migration from peer to peer (version 3 of its protocol), with values that are this guest's.
+libvirt's socket gives every client full control of the host. The other host speaks to it through a Filter, which reads each call and passes on only
+the calls that libvirt makes itself in a migration from peer to peer (version 3 of its protocol), with values that are this guest's.
 source: libvirt's src/rpc/virnetprotocol.x and src/remote/remote_protocol.x
 """
 
@@ -96,7 +96,7 @@ class _Whole:
 
 
 class Filter:
-    """What comes from the other host, message by message: a Guard."""
+    """A Guard of the messages from the other host."""
 
     def __init__(self, guest: Arriving, sockets: Sockets):
         self.guest = guest
@@ -108,12 +108,12 @@ class Filter:
         self.answered = _Whole()
 
     def outwards(self, data: bytes) -> bytes:
-        """What libvirt here answers passes."""
+        """Return all data of this host's libvirt: its answers pass."""
         self.answered.add(data)
         return data
 
     def answers(self) -> bytes:
-        """Those to the calls that did not pass, which the libvirt of the other host shows."""
+        """Return the answers to refused calls, which the libvirt of the other host shows."""
         if not self.answered.is_whole():
             return b""
         answers = bytes(self.refused)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a guest is on its way between two hosts, as libvirt says it: for those who find what a dead run left."""
+"""Find out from libvirt whether a guest is on its way between two hosts, after a run that died."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def tag_values(tags: t.Iterable[str], word: str) -> list[str]:
 
 
 def identity(tags: t.Collection[str], ledger_id: str = "") -> tuple[str, str]:
-    """(kind, id) of one of our logical volumes; ("", "") for others, also for those of another ledger than ``ledger_id``."""
+    """Return (kind, id) of one of our logical volumes; ("", "") for others, also for volumes of another ledger than ``ledger_id``."""
     if OWNER in tags and not is_of_another(tag_value(tags, LEDGER), ledger_id):
         for kind in (VOLUME, SNAPSHOT, IMAGE):
             value = tag_value(tags, kind)

@@ -47,7 +47,7 @@ class Wanted:
 
 @dataclass
 class Plan:
-    """What a backend lacks. ``existing_group``; None if this backend or an earlier one creates it."""
+    """The missing parts of a backend. ``existing_group``: None if this backend or an earlier one creates it."""
 
     wanted: Wanted
     existing_group: lvm.VolumeGroup | None = None

@@ -22,7 +22,7 @@ def boot_id() -> str:
 
 
 def check_not_ending() -> None:
-    """What its guests do while a host shuts down is not their own will: nothing is reported then.
+    """Refuse to report while the host shuts down: its guests end then without their own decision.
 
     :raises HostUnreachable: systemd shuts the host down, or restarts it.
     """

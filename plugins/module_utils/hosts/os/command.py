@@ -116,7 +116,7 @@ def start(
     descriptors: t.Mapping[str, int] = MappingProxyType({}),
     **environment: str,
 ) -> subprocess.Popen[bytes]:
-    """Start ``argv`` in a session of its own, with the C locale and ``environment`` in addition to this process's variables.
+    """Start ``argv`` in a separate session, with the C locale and ``environment`` in addition to this process's variables.
 
     :arg descriptors: file descriptors that the program inherits, by the names of the environment variables with their numbers.
 
@@ -201,7 +201,7 @@ def _run(
 
 
 def failed(argv: t.Sequence[str], rc: int, reason: str) -> CommandFailed:
-    """The error of a program that ended with ``rc``, and that nobody here killed."""
+    """Return the error of a program that ended with ``rc`` by itself."""
     killed = rc == -signal.SIGKILL
     return CommandFailed(
         cmd=os.path.basename(argv[0]),

@@ -30,7 +30,7 @@ def fsync(path: str) -> None:
 
 
 def remove_files(*paths: str) -> None:
-    """Remove those of these files that exist."""
+    """Remove these files where they exist."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -49,7 +49,7 @@ def write_file(
 
     :arg size: bytes of the file; the rest after ``data`` reads as zeros.
     :arg folder: where the file is written before it gets its name, on the same file system.
-    :arg keep_owner: of the file that it replaces. :arg owner: the numbers of the user and the group; None: those of this process
+    :arg keep_owner: of the file that it replaces. :arg owner: the numbers of the user and the group; None: the numbers of this process
     """
     parent = os.path.dirname(path)
     fd, temporary = tempfile.mkstemp(prefix=".%s." % os.path.basename(path), suffix=".part", dir=folder or parent)

@@ -154,7 +154,7 @@ class Blocks:
         return os.path.exists(self._path(name, "partition"))
 
     def activated(self) -> list[str]:
-        """What this host made of the content of guests' disks, one text each: it has no use for any of it.
+        """List the devices that this host activated on guests' disks, one text each: none of them is of use to it.
 
         Partitions are left out, as they activate nothing.
         """
@@ -218,6 +218,6 @@ def split_dm_name(name: str) -> tuple[str, str]:
 
 
 def release_paths(paths: t.Iterable[str], blocks: Blocks | None = None) -> list[str]:
-    """Blocks.release() for devices by their paths; those that do not exist are left out."""
+    """Call Blocks.release() for devices by their paths; missing devices are left out."""
     blocks = blocks or Blocks()
     return blocks.release([os.path.basename(os.path.realpath(path)) for path in paths if os.path.exists(path)])

@@ -205,7 +205,7 @@ def restricted() -> list[str] | None:
 
 
 def own_physical_volumes(disks: t.Sequence[str] = ()) -> list[str]:
-    """The physical volumes on disks of this host, without those that guests made on their disks.
+    """Return the physical volumes on disks of this host, without physical volumes that guests made on their disks.
 
     :arg disks: further disks of guests.
     """

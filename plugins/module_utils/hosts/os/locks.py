@@ -100,7 +100,7 @@ def guest_lock(uuid: str, timeout: float = 600.0) -> t.Iterator[None]:
 
 @contextlib.contextmanager
 def at_work(uuids: t.Iterable[str], check_mode: bool = False) -> t.Iterator[None]:
-    """Let guests_at_work() tell that this process works on the guests of these instances. Nobody waits for that.
+    """Let guests_at_work() report that this process works on the guests of these instances. Nothing waits for that.
 
     :raises InvalidInput: a UUID could not be a file name.
     """
@@ -144,7 +144,7 @@ class Offered:
         os.close(self._fd)
 
     def is_wanted_back(self) -> bool:
-        """Whether somebody removed the file of the lock."""
+        """Return whether another process removed the file of the lock."""
         return os.fstat(self._fd).st_nlink == 0
 
     def end(self) -> None:

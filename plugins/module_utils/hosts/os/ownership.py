@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whose a domain, a folder or a logical volume is: several ledgers may share a host, and each touches only its own.
+"""Mark and check the ledger of a domain, a folder or a logical volume: several ledgers may share a host, and each touches only its own.
 
 A mark is the id of the ledger that made the item. Items without one were made by hand, or by a caller without a ledger.
 
@@ -89,7 +89,7 @@ def mark_arrived(folder: str) -> None:
 
 
 def mark_incomplete(folder: str) -> None:
-    """The instance is being removed: whatever is left of it, where that is interrupted, is no guest that has arrived."""
+    """Mark the folder of an instance that is being removed: after an interruption its remains do not count as an arrived guest."""
     mark = made_for(folder)
     if is_arrived(mark):
         write_file(os.path.join(folder, _MADE_FOR), incomplete(mark).encode() + b"\n")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Names that become paths, and folders that nobody but root can exchange. All files of an instance are below <instances_path>/<uuid>."""
+"""Check names that become paths, and open folders that only root can exchange. All files of an instance are below <instances_path>/<uuid>."""
 
 from __future__ import annotations
 

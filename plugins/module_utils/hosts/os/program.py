@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A host-side module of the collection as a program of its own, without Ansible's library for modules.
+"""Run a host-side module of the collection as a separate program, without Ansible's library for modules.
 
 To unpack an AnsiballZ and to load AnsibleModule takes a host 70 ms of its processor, as long as all of ours. The actions of the collection
 know what they give to its modules, so that a small stand-in for AnsibleModule does: it reads arguments that fit as they are, and adds the defaults.
@@ -205,7 +205,7 @@ def without(value: t.Any, secrets: t.Collection[str]) -> t.Any:
 
 
 class PlainModule:
-    """What the modules of the collection use of AnsibleModule: its name, parameters and check mode, and the end of the module."""
+    """The parts of AnsibleModule that the modules of the collection use: its name, parameters and check mode, and the end of the module."""
 
     given: t.ClassVar[t.Mapping[str, t.Any]] = {}  # the arguments, with Ansible's own
 

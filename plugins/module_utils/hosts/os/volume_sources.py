@@ -97,7 +97,7 @@ class VolumeSources:
         return bool(common)
 
     def _identities(self, source: str, volume_id: str) -> Identities:
-        """What a source is known by: its place, its device, and its target, each if it has one."""
+        """Return the identities of a source: its path, its device, and its target, each if it has one."""
         identities: Identities = set()
         named = _BY_PATH.match(source) or _QEMU_NAME.match(source)
         if named:
@@ -112,7 +112,7 @@ class VolumeSources:
         return identities
 
     def _of_device(self, number: str, volume_id: str) -> Identities:
-        """Of a block device, and of the disks below a map of multipathd."""
+        """Return the identities of a block device, and of the disks below a map of multipathd."""
         identities: Identities = {(_DEVICE, number)}
         folder = os.path.realpath(os.path.join(self.sys, "dev/block", number))
         session, address = _SESSION.search(folder), _ADDRESS.search(folder)

@@ -49,9 +49,9 @@ def _gb_up(size: float) -> float:
 
 
 def capacity(group: VolumeGroup, pool: str = "", at: Moment | None = None) -> dict[str, t.Any]:
-    """Facts of a backend; sizes in GiB with two decimals as in Cinder, but with free space rounded down and provisioned space rounded up.
+    """Return the facts of a backend; sizes in GiB with two decimals as in Cinder, but with free space rounded down and provisioned space rounded up.
 
-    Thick: total and free are those of the group, provisioned is their difference. Thin: total is the pool, free is the
+    Thick: total and free are the group's, provisioned is their difference. Thin: total is the pool, free is the
     unwritten space, provisioned is the sum of all logical volumes except the pool. ``allocated_capacity_gb`` is the sum of our
     volumes. Cached images without volumes count as free: they are evicted when space is needed, so evicting them
     does not change the report.

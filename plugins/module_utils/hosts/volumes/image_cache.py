@@ -288,7 +288,7 @@ class Evicted:
 
 
 def evict(group: VolumeGroup, images: t.Sequence[CachedImage], discard: bool = False) -> Evicted:
-    """Remove entries, except those that are open or used by a run. The caller holds the lock of the group.
+    """Remove entries, except entries that are open or used by a run. The caller holds the lock of the group.
 
     :arg discard: also discard their blocks on the underlying device.
     """

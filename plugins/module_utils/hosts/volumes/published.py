@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the catalogue says of an image's file, and the tags that record it on an entry of the image cache.
+"""The catalogue's facts of an image's file, and the tags that record them on an entry of the image cache.
 
 ``bootflow.published=ALGORITHM:DIGEST``: the file that the entry was made from had this checksum when this host fetched it. One
 that equals the checksum of the content is not recorded: the entry is named by that.

@@ -238,7 +238,7 @@ def _ready(entry: CachedImage, records: t.Iterable[str]) -> ReadyImage:
 
 
 def _published(source: ImageSource, ask: bool) -> PublishedImage | None:
-    """What the catalogue says of the image's file; None if the cache cannot be asked for it."""
+    """Return the catalogue's facts of the image's file; None if the cache cannot be asked for it."""
     try:
         published = published_image(source, catalogue_checksum(source, ask))
     except BootflowError:

@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Networks that are a libvirt network of this host: the check of those that exist, managed ones defined and started, and the removal of managed ones
-that nothing uses.
-"""
+"""Check the libvirt networks of this host, define and start managed networks, and remove unused managed networks."""
 
 from __future__ import annotations
 
@@ -213,7 +211,7 @@ def network_xml(spec: NetworkSpec) -> str:
 
 
 def _dhcp_options(spec: NetworkSpec) -> list[str]:
-    """What dnsmasq tells the guests of the network's subnet with DHCP, besides address and router."""
+    """Return dnsmasq's options for the guests of the network's subnet with DHCP, in addition to address and router."""
     return [option for s in spec.subnets if s.get("enable_dhcp") for option in dhcp.options(s, spec.forward, spec.mtu)]
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The protocol of a type of network on a host, and the networks that it is asked for. Each type is an object in a file of its own; ``registry``
+"""The protocol of a type of network on a host, and its requested networks. Each type is an object in a separate file; ``registry``
 lists the types.
 """
 
