@@ -34,7 +34,7 @@ Volumes = t.Mapping[str, str]
 
 
 def recorded_paths(folder: str) -> dict[str, tuple[str, t.Mapping[str, t.Any], bool]]:
-    """Where each disk of disk.info is -> (its name, its record, whether it is in a file system on a logical volume)."""
+    """Return where each disk of disk.info is -> (its name, its record, whether it is in a file system on a logical volume)."""
     paths: dict[str, tuple[str, t.Mapping[str, t.Any], bool]] = {}
     for name, record in records_of(folder).items():
         place, store = os.path.join(folder, name), type_of_record(record)
@@ -51,7 +51,7 @@ def recorded_paths(folder: str) -> dict[str, tuple[str, t.Mapping[str, t.Any], b
 
 
 def is_volume(disk: t.Any) -> bool:
-    """Whether a ``<disk>`` is a volume, of which the ledger knows whether it is attached."""
+    """Return whether a ``<disk>`` is a volume, of which the ledger knows whether it is attached."""
     return disk.get("type") in ("block", "network") and bool(UUID.fullmatch(known_as(disk)))
 
 
@@ -61,7 +61,7 @@ def _target_of(disk: t.Any) -> str:
 
 
 def other_disks(roots: t.Iterable[t.Any], folder: str, volumes: Volumes | None = None) -> dict[str, str]:
-    """target -> path of each disk of these definitions that is not the instance's.
+    """Return target -> path of each disk of these definitions that is not the instance's.
 
     :arg folder: of the instance. :arg volumes: that it has
     """
@@ -122,7 +122,7 @@ def refuse_replaced_volumes(domain: t.Any, uuid: str, volumes: Volumes) -> None:
 
 
 def refuse_other_disks(uuid: str, name: str, other_paths: t.Mapping[str, str]) -> None:
-    """:arg name: of the domain. :arg found: see other_disks()
+    """Refuse a guest with other disks. :arg name: of the domain. :arg other_paths: see other_disks()
 
     :raises GuestDisksDiffer: there are some.
     """
@@ -195,7 +195,7 @@ def refuse_to_restore(domain: t.Any, xml: str, folder: str) -> None:
 
 
 def _take_source(disk: t.Any, source_disk: t.Any) -> None:
-    """Where QEMU has the data of a disk, and in which format, without what libvirt adds of a running guest."""
+    """Copy the source and format of ``source_disk`` to ``disk``, without libvirt's additions for a running guest."""
     disk.set("type", source_disk.get("type"))
     for tag in ("driver", "source", "backingStore"):
         for old in disk.findall(tag):

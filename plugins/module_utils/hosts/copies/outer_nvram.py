@@ -58,7 +58,7 @@ def _definition(domain: t.Any) -> str:
 
 
 def _outer_path(root: t.Any, folder: str) -> str:
-    """Where the NVRAM is; "" where there is none, or it is in the folder."""
+    """Return where the NVRAM is; "" where there is none, or it is in the folder."""
     path = nvram_path(root)
     return "" if os.path.dirname(path) == folder else path
 

@@ -77,7 +77,7 @@ class Server:
         self.word = -1  # the module that started it says here that it answers, or was killed
 
     def goes_on(self) -> bool:
-        """Whether there is something left to do."""
+        """Return whether there is something left to do."""
         return True
 
     def tokens(self) -> t.Collection[str]:
@@ -163,7 +163,7 @@ class Server:
         return self.answer(asked, stream, secured)
 
     def _let_in(self, connection: _Connection, token: str) -> bool:
-        """Whether there is room for another connection that has shown this token."""
+        """Return whether there is room for another connection that has shown this token."""
         with self.at_door:
             others = sum(c is not connection and c.token == token for c in self.connections)
             if connection not in self.connections or others >= _MOST_OF_TOKEN:
@@ -173,7 +173,7 @@ class Server:
 
 
 def _source(address: str) -> str:
-    """The part of an address that one machine has not many of."""
+    """Return the part of an address that one machine has not many of."""
     ip_address = ipaddress.ip_address(address.split("%")[0])
     if isinstance(ip_address, ipaddress.IPv6Address) and ip_address.ipv4_mapped is None:
         return str(ipaddress.ip_network((int(ip_address) >> 64 << 64, 64)))
@@ -205,7 +205,7 @@ def started(server: Server, ports: tuple[int, int]) -> Place:
 
 
 def answered() -> None:
-    """To be called with the module's answer: from now on its run knows where the processes are that it started. They end where that is gone."""
+    """Tell the started processes that the module has answered: its run now knows their places. They end where that is gone."""
     run_gone = run_is_gone()
     while _words:
         word = _words.pop()
@@ -216,7 +216,7 @@ def answered() -> None:
 
 
 def identity() -> tuple[ssl.SSLContext, str]:
-    """A server's context with a new key, and the fingerprint of its certificate. Both are in memory only: no file of them remains where this
+    """Return a server's context with a new key, and the fingerprint of its certificate. Both are in memory only: no file of them remains where this
     process is killed.
     """
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=bootflow"]
@@ -232,7 +232,7 @@ def identity() -> tuple[ssl.SSLContext, str]:
 
 
 def _context(protocol: int) -> ssl.SSLContext:
-    """Settings of both ends.
+    """Return the settings of both ends.
 
     One direction may end before the other, by the end of the connection below TLS (live.channels.pump()). OpenSSL 3 ends both then,
     unless it is asked not to, which Python did by itself until 3.12.
@@ -277,14 +277,14 @@ def detach() -> bool:
 
 @contextlib.contextmanager
 def connected(place: Place) -> t.Iterator[Stream]:
-    """A stream to the server at ``place``. See opened()."""
+    """Yield a stream to the server at ``place``. See opened()."""
     with opened(place) as secured:
         yield t.cast(Stream, secured.makefile("rwb"))
 
 
 @contextlib.contextmanager
 def opened(place: Place) -> t.Iterator[ssl.SSLSocket]:
-    """A connection to the server, which has the certificate that was made for it and no other.
+    """Yield a connection to the server with exactly its own certificate.
 
     :raises Garbled: it has another one. :raises OSError: it is not reached.
     """

@@ -48,7 +48,7 @@ def send_line(stream: Stream, data: t.Mapping[str, t.Any]) -> None:
 
 
 def read_line(stream: Stream) -> dict[str, t.Any]:
-    """:raises Garbled: it is not a mapping, too long, or the other side is gone."""
+    """Read a mapping. :raises Garbled: it is not a mapping, too long, or the other side is gone."""
     line = stream.readline(LONGEST_LINE)
     try:
         data = json.loads(line) if line.endswith(b"\n") else None
@@ -77,7 +77,7 @@ def send_file(stream: Stream, fd: int, size: int) -> None:
 
 
 def _extents(fd: int, size: int) -> t.Iterator[tuple[int, int]]:
-    """(begin, end) of what is not a hole."""
+    """Yield (begin, end) of each part that is not a hole."""
     position = 0
     while position < size:
         try:

@@ -16,7 +16,7 @@ from ..os.module_errors import as_bootflow_error
 
 
 def dhcp_networks(connection: t.Any) -> dict[str, t.Any]:
-    """{networks, unplugged, error}: each network has name, ours and reservations, these have mac, address, complete and used.
+    """Return {networks, unplugged, error}: each network has name, ours and reservations, these have mac, address, complete and used.
 
     ``unplugged``: interfaces of running guests that are on no bridge: uuid, device, mac, source and bridge, see Tap.
     ``complete``: the running and the persistent definition have it. ``used``: a domain of the host has the MAC address.

@@ -70,7 +70,7 @@ def compute_node(
     cpu_flags: t.Sequence[str] = (),
     volumes: t.Mapping[str, t.Mapping[str, str]] | None = None,
 ) -> dict[str, t.Any]:
-    """Facts of this host for the scheduler and the XML of guests.
+    """Return the facts of this host for the scheduler and the XML of guests.
 
     :arg virt_type: auto (probed), kvm or qemu.
     :arg arch: architecture of future guests; "" for that of the host.
@@ -153,7 +153,7 @@ def compute_node(
 
 
 def host_ip() -> str:
-    """The address from which this host reaches others: IPv4, else IPv6, else empty. source: Nova's my_ip
+    """Return the address from which this host reaches others: IPv4, else IPv6, else empty. source: Nova's my_ip
 
     Connecting a datagram socket sends nothing: the kernel only looks the route up. The addresses are of documentation.
     """
@@ -169,7 +169,7 @@ def _canonical(arch: str) -> str:
 
 
 def online_cpus(connection: t.Any) -> int:
-    """Number of the host's CPUs that are online."""
+    """Return the number of the host's CPUs that are online."""
     try:
         return int(connection.getCPUMap(0)[2])
     except libvirt.libvirtError:
@@ -177,7 +177,7 @@ def online_cpus(connection: t.Any) -> int:
 
 
 def memory_used_mb(meminfo: str = "/proc/meminfo") -> int:
-    """Memory in MB that is neither free nor buffers nor page cache, as Nova counts.
+    """Return the memory in MB that is neither free nor buffers nor page cache, as Nova counts.
 
     Relative to the kernel's own total: that of libvirt, the sum of the NUMA cells, lacks hot-plugged memory.
     """
@@ -211,7 +211,7 @@ def list_domains(connection: t.Any) -> list[dict[str, t.Any]]:
 
 
 def domain_facts(domains: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """uuid, name, power_state, memory_mb and vcpus of each domain; whether this collection created it (``ours``), and for which ledger.
+    """Return uuid, name, power_state, memory_mb and vcpus of each domain; whether this collection created it (``ours``), and for which ledger.
 
     disk_gb is the size of its local disks according to our metadata, ``rescued`` is there (true) if it is the domain of a rescue, ``moving`` if its
     guest migrates, or went on elsewhere.
@@ -262,13 +262,13 @@ def _add_other_disks(
 
 
 def made_by_us(xml: t.Any) -> bool:
-    """Whether the XML has the metadata of an instance and our name as its creator; Nova's own guests have the metadata too."""
+    """Return whether the XML has the metadata of an instance and our name as its creator; Nova's own guests have the metadata too."""
     maker = xml.findtext("sysinfo/system/entry[@name='manufacturer']")
     return xml.find("metadata/{%s}instance" % NOVA_NAMESPACE) is not None and maker == MAKER
 
 
 def _owner(xml: t.Any) -> dict[str, t.Any]:
-    """The ledger in the metadata, if it has one, and the size of the guest's local disks."""
+    """Return the ledger in the metadata, if it has one, and the size of the guest's local disks."""
     try:
         ledger_id = checked_uuid(ledger_of_domain(xml))
     except InvalidInput:
@@ -307,7 +307,7 @@ def complete_guests(
 
 
 def vcpus_used(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
-    """Virtual CPUs of the running domains."""
+    """Return the virtual CPUs of the running domains."""
     total = 0
     for row in domains:
         if row["active"]:
@@ -317,7 +317,7 @@ def vcpus_used(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
 
 
 def overcommitted_bytes(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
-    """Bytes by which the files of the domains can still grow: virtual minus allocated size.
+    """Return the bytes by which the files of the domains can still grow: virtual minus allocated size.
 
     The virtual size comes from libvirt, which uses the format in the definition of the domain and does not probe the disk.
     """
@@ -337,7 +337,7 @@ def overcommitted_bytes(domains: t.Iterable[t.Mapping[str, t.Any]]) -> int:
 
 
 def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Mapping[str, t.Any]]:
-    """Real path of each block device that is a disk of a domain, now or at its next start -> the domain, as in list_domains()."""
+    """Return the real path of each block device that is a disk of a domain, now or at its next start -> the domain, as in list_domains()."""
     domain_of_device: dict[str, t.Mapping[str, t.Any]] = {}
     for row in domains:
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
@@ -351,7 +351,7 @@ def block_devices_of(domains: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.
 
 
 def cpu_info(connection: t.Any, capabilities: t.Any) -> dict[str, t.Any]:
-    """arch, model, vendor, features (all, sorted), topology {sockets, cores, threads, cells} and maxphysaddr of the host's CPU."""
+    """Return arch, model, vendor, features (all, sorted), topology {sockets, cores, threads, cells} and maxphysaddr of the host's CPU."""
     cpu = capabilities.find("host/cpu")
     topology = cpu.find("topology") if cpu.find("topology") is not None else {}
     features = {feature.get("name") for feature in cpu.iterfind("feature")}
@@ -370,7 +370,7 @@ def cpu_info(connection: t.Any, capabilities: t.Any) -> dict[str, t.Any]:
 
 
 def _physical_address_bits(cpu: t.Any) -> dict[str, t.Any]:
-    """``maxphysaddr`` with its mode and bits, as in Nova; nothing where libvirt (before 8.7) does not know it."""
+    """Return ``maxphysaddr`` with its mode and bits, as in Nova; nothing where libvirt (before 8.7) does not know it."""
     element = cpu.find("maxphysaddr")
     if element is None:
         return {}
@@ -379,7 +379,7 @@ def _physical_address_bits(cpu: t.Any) -> dict[str, t.Any]:
 
 
 def _model_features(connection: t.Any, cpu: t.Any) -> set[str]:
-    """The features that the CPU model implies; capabilities list only additional ones."""
+    """Return the features that the CPU model implies; capabilities list only additional ones."""
     if cpu.find("model") is None:
         return set()
     try:
@@ -390,7 +390,7 @@ def _model_features(connection: t.Any, cpu: t.Any) -> set[str]:
 
 
 def guest_support(capabilities: t.Any) -> dict[str, t.Any]:
-    """From the capabilities' guests: supported_instances [[arch, hv_type, vm_mode]], and per architecture the emulator,
+    """Return from the capabilities' guests: supported_instances [[arch, hv_type, vm_mode]], and per architecture the emulator,
     the machine types (aliases and their targets) and the domain types."""
     result: dict[str, t.Any] = {"supported_instances": [], "emulators": {}, "machine_types": {}, "domain_types": {}}
     for guest in capabilities.iterfind("guest"):
@@ -412,7 +412,7 @@ def guest_support(capabilities: t.Any) -> dict[str, t.Any]:
 
 
 def numa_topology(capabilities: t.Any) -> dict[str, t.Any] | None:
-    """The NUMA cells of the host; None if libvirt reports none. Memory in MB, pages in kB."""
+    """Return the NUMA cells of the host; None if libvirt reports none. Memory in MB, pages in kB."""
     cells = []
     for cell in capabilities.iterfind("host/topology/cells/cell"):
         cpus, siblings = [], []
@@ -436,7 +436,7 @@ def numa_topology(capabilities: t.Any) -> dict[str, t.Any] | None:
 
 
 def parse_cpu_list(text: str) -> list[int]:
-    """ "0-2,5" as [0, 1, 2, 5]."""
+    """Parse "0-2,5" as [0, 1, 2, 5]."""
     numbers: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -462,7 +462,7 @@ def guest_capabilities(connection: t.Any, emulator: str, arch: str, verdict: Ver
 
 
 def unknown_cpu_flags(connection: t.Any, arch: str, flags: t.Iterable[str]) -> list[str]:
-    """The names of ``flags`` that libvirt knows of no CPU of ``arch``: no guest with them starts."""
+    """Return the names of ``flags`` that libvirt knows of no CPU of ``arch``: no guest with them starts."""
     unknown = []
     for name in sorted({cpu_flag_name(flag) for flag in flags}):
         cpu = "<cpu><arch>%s</arch><model>qemu64</model><feature name=%s/></cpu>" % (escape(arch), quoteattr(name))
@@ -475,7 +475,7 @@ def unknown_cpu_flags(connection: t.Any, arch: str, flags: t.Iterable[str]) -> l
 
 
 def initiator_name(path: str = INITIATOR_FILE) -> str | None:
-    """The name with which the kernel's initiator logs in; None if the host has none (yet). source: initiatorname.iscsi(5)"""
+    """Return the name with which the kernel's initiator logs in; None if the host has none (yet). source: initiatorname.iscsi(5)"""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = [line.strip() for line in file]
@@ -492,5 +492,5 @@ def initiator_name(path: str = INITIATOR_FILE) -> str | None:
 
 
 def qemu_opens_iscsi(patterns: t.Sequence[str] = QEMU_MODULES) -> bool:
-    """Whether QEMU's iSCSI driver is installed. QEMU lists it among its formats even if it is not."""
+    """Return whether QEMU's iSCSI driver is installed. QEMU lists it among its formats even if it is not."""
     return any(glob.glob(pattern) for pattern in patterns)

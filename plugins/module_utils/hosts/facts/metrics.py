@@ -19,7 +19,7 @@ BUSY = ("user", "kernel", "iowait")
 
 
 def cpu_metrics(connection: t.Any, instances_path: str, write: bool = True) -> dict[str, int]:
-    """``cpu.frequency`` (MHz), ``cpu.<kind>.time`` (ns), ``cpu.<kind>.percent`` and ``cpu.percent``.
+    """Return ``cpu.frequency`` (MHz), ``cpu.<kind>.time`` (ns), ``cpu.<kind>.percent`` and ``cpu.percent``.
 
     The percentages cover the time since the previous report, whose times are stored below instances_path; the first
     report after a start of the host covers the time since then. Empty if libvirt does not provide the numbers.
@@ -46,7 +46,7 @@ def cpu_metrics(connection: t.Any, instances_path: str, write: bool = True) -> d
 def metrics_of(
     sample: t.Mapping[str, int], frequency: int, previous: t.Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """The metrics of a sample compared with the previous one; without an older one, compared with zero."""
+    """Return the metrics of a sample compared with the previous one; without an older one, compared with zero."""
     if previous is None or _total(sample) <= _total(previous) or any(sample[k] < previous[k] for k in TIMES):
         previous = dict.fromkeys(TIMES, 0)
     total = _total(sample) - _total(previous)
@@ -68,7 +68,7 @@ def _percent(part: int, total: int) -> int:
 
 
 def _previous(stored_sample: t.Any, boot: str) -> dict[str, int] | None:
-    """The stored sample, if it is complete and from this start of the host."""
+    """Return the stored sample, if it is complete and from this start of the host."""
     if not isinstance(stored_sample, dict) or stored_sample.get("boot_id") != boot:
         return None
     sample = {kind: stored_sample[kind] for kind in TIMES if isinstance(stored_sample.get(kind), int)}
@@ -76,5 +76,5 @@ def _previous(stored_sample: t.Any, boot: str) -> dict[str, int] | None:
 
 
 def boot_id(path: str = "/proc/sys/kernel/random/boot_id") -> str:
-    """An id that changes with each start of the host."""
+    """Return an id that changes with each start of the host."""
     return read_text(path)

@@ -28,7 +28,7 @@ class Sysfs:
         return os.path.join(self.root, "bus/pci/devices", address, *names)
 
     def function_of_interface(self, name: str) -> tuple[str | None, bool]:
-        """The PCI address of a network interface (None without one), and whether it is a PF."""
+        """Return the PCI address of a network interface (None without one), and whether it is a PF."""
         if os.path.basename(name) != name:
             return None, False
         target = os.path.basename(os.path.realpath(os.path.join(self.root, "class/net", name, "device")))
@@ -42,7 +42,7 @@ class Sysfs:
         return (_read_int(self._device(address, "sriov_totalvfs")) or 0) > 0
 
     def devices(self) -> list[PciDevice]:
-        """All PCI devices, by address."""
+        """Return all PCI devices, by address."""
         try:
             addresses = sorted(os.listdir(os.path.join(self.root, "bus/pci/devices")))
         except OSError:
@@ -86,7 +86,7 @@ def _device(address: str, vendor: int, product: int, numa_node: int | None, kind
 
 
 def device_of_xml(xml: str) -> PciDevice | None:
-    """The device of libvirt's node device XML; None if it is not on the PCI bus, or has no ids."""
+    """Return the device of libvirt's node device XML; None if it is not on the PCI bus, or has no ids."""
     node = parse(xml)
     pci = node.find("capability[@type='pci']")
     if pci is None:
@@ -119,7 +119,7 @@ def _address(parts: t.Sequence[t.Any]) -> str:
 
 
 def _devices_of_libvirt(connection: t.Any) -> list[PciDevice]:
-    """The devices that libvirt reports; empty if it has no driver for node devices."""
+    """Return the devices that libvirt reports; empty if it has no driver for node devices."""
     try:
         nodes = connection.listAllDevices(libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_PCI_DEV)
     except libvirt.libvirtError:
@@ -136,7 +136,7 @@ def _devices_of_libvirt(connection: t.Any) -> list[PciDevice]:
 
 
 def pci_passthrough_devices(connection: t.Any, entries: t.Any, sysfs: Sysfs | None = None) -> list[dict[str, t.Any]]:
-    """The devices that match pci_device_spec, by address, with Nova's ``dev_id`` and ``label``. Without entries none.
+    """Return the devices that match pci_device_spec, by address, with Nova's ``dev_id`` and ``label``. Without entries none.
 
     :raises PciConfigInvalidWhitelist, PciDeviceWrongAddressFormat, PciDeviceInvalidDeviceName: an entry is not valid.
     """

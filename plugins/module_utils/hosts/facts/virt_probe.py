@@ -62,7 +62,7 @@ _GDT = bytes.fromhex("000000000000000000000000009a20000000000000920000") + bytes
 
 
 def boot_sector() -> bytes:
-    """The stub as 512 bytes that a BIOS boots."""
+    """Return the stub as 512 bytes that a BIOS boots."""
     return (_STUB.ljust(_GDT_AT, b"\x90") + _GDT).ljust(510, b"\0") + b"\x55\xaa"
 
 
@@ -83,7 +83,7 @@ def working_virt_type(
     kvm_listed: bool,
     write_cache: bool = True,
 ) -> Verdict:
-    """``kvm`` or ``qemu``, by the setting (auto, kvm, qemu) and, for auto, by a probe.
+    """Return ``kvm`` or ``qemu``, by the setting (auto, kvm, qemu) and, for auto, by a probe.
 
     The result is stored in <instances_path>/_probe/kvm.json and is valid for this boot, kernel, QEMU and /dev/kvm.
 
@@ -146,7 +146,7 @@ def probe(emulator: str, accelerator: str = "kvm", first: float = FIRST_TRY, sec
 
 
 def _try(emulator: str, accelerator: str, seconds: float) -> str | None:
-    """None: KVM works. "": no marker in time. Otherwise the error of QEMU."""
+    """Boot a probe. None: KVM works. "": no marker in time. Otherwise the error of QEMU."""
     with tempfile.TemporaryDirectory(prefix="bootflow-probe-") as folder:
         sector = os.path.join(folder, "sector")
         serial = os.path.join(folder, "serial")

@@ -44,7 +44,7 @@ class Backing:
 
 
 def read_backing(path: str) -> Backing:
-    """The backing file of a disk that is a file or block device.
+    """Return the backing file of a disk that is a file or block device.
 
     A guest can write such a header into a raw disk: the caller knows the disk's format, or can bear a wrong answer.
 
@@ -65,7 +65,7 @@ def read_backing(path: str) -> Backing:
 
 
 def _format_in(header: bytes, version: int) -> str:
-    """The format in the header's extensions; "" without one."""
+    """Return the format in the header's extensions; "" without one."""
     at = _LENGTH_OF_V2
     if version > 2 and len(header) >= _LENGTH_AT + 4:
         (at,) = struct.unpack_from(">I", header, _LENGTH_AT)

@@ -59,12 +59,12 @@ OPEN = ImageAccess()
 
 
 def local_source(path: str) -> str:
-    """A path of this host as a file:// URL."""
+    """Return a path of this host as a file:// URL."""
     return "file://" + urllib.parse.quote(path)
 
 
 def local_path(url: str) -> str | None:
-    """The path of a file:// URL; None for other URLs."""
+    """Return the path of a file:// URL; None for other URLs."""
     parts = urllib.parse.urlsplit(url)
     path = urllib.parse.unquote(parts.path)
     if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost") or not path.startswith("/"):
@@ -73,7 +73,7 @@ def local_path(url: str) -> str | None:
 
 
 def shown_url(url: str) -> str:
-    """The URL without password and query, which may contain a signature."""
+    """Return the URL without password and query, which may contain a signature."""
     parts = urllib.parse.urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
@@ -151,7 +151,7 @@ class _Copy:
         return error
 
     def seconds_left(self) -> float:
-        """Seconds that are left. :raises ImageDownloadFailed: none"""
+        """Return the seconds that are left. :raises ImageDownloadFailed: none"""
         if not self._limits.seconds:
             return SLOW_SECONDS
         remaining = self._started + self._limits.seconds - time.monotonic()
@@ -240,7 +240,7 @@ def _fetch_file(copy: _Copy) -> int:
 
 @contextlib.contextmanager
 def _reader(copy: _Copy, access: ImageAccess, pause: float, look: bool = False) -> t.Iterator[_Source]:
-    """The content, read by a process that ends with this block. :arg look: without the content.
+    """Yield the content, read by a process that ends with this block. :arg look: without the content.
 
     :raises ImageDownloadFailed: for any reason.
     """
@@ -272,7 +272,7 @@ class _Source:
         self._waited, self._arrived = 0.0, 0
 
     def begin(self) -> dict[str, t.Any]:
-        """The first line: the length of the content (total), and its version."""
+        """Return the first line: the length of the content (total), and its version."""
         while b"\n" not in self._buffer:
             more = self._more()
             if not more:
@@ -282,7 +282,7 @@ class _Source:
         return t.cast("dict[str, t.Any]", json.loads(line))
 
     def chunks(self) -> t.Iterator[bytes]:
-        """The content."""
+        """Yield the content."""
         parts, size = [self._buffer], len(self._buffer)
         while True:
             more = self._more()
@@ -300,7 +300,7 @@ class _Source:
                 parts, size = [rest], len(rest)
 
     def _more(self) -> bytes:
-        """The next bytes; none at the end of the content."""
+        """Return the next bytes; none at the end of the content."""
         while True:
             began = time.monotonic()
             ready = bool(select.select([self._fd], [], [], min(self._copy.seconds_left(), 1.0))[0])
@@ -317,7 +317,7 @@ class _Source:
                 return data
 
     def _check_end(self) -> None:
-        """:raises ImageDownloadFailed: the process failed."""
+        """Check the end of the process. :raises ImageDownloadFailed: it failed."""
         if self._process.wait() == 0:
             return
         words = self._errors.read().decode("utf-8", "replace").strip()

@@ -52,7 +52,7 @@ class SteadyFile:
 
     @property
     def path(self) -> str:
-        """A path to this file, whatever has its name now; also valid for programs of this run."""
+        """Return a path to this file, whatever has its name now; also valid for programs of this run."""
         return "/proc/%d/fd/%d" % (os.getpid(), self._fd)
 
     @property
@@ -60,7 +60,7 @@ class SteadyFile:
         return self._status.st_size
 
     def is_steady(self) -> bool:
-        """Whether no process opened the file for writing since it was opened."""
+        """Return whether no process opened the file for writing since it was opened."""
         try:
             return fcntl.fcntl(self._fd, fcntl.F_GETLEASE) == fcntl.F_RDLCK
         except OSError:
@@ -72,12 +72,12 @@ class SteadyFile:
             self._fd = -1
 
     def remembered_sha256(self) -> str:
-        """The cached hash since the start of this host; "" if there is none or the file changed."""
+        """Return the cached hash since the start of this host; "" if there is none or the file changed."""
         known = read_json(self._memory())
         return str(known["sha256"]) if isinstance(known, dict) and known == self._mark(known.get("sha256", "")) else ""
 
     def hash(self, on_progress: Progress) -> str:
-        """The sha256 of the whole file; cached."""
+        """Return the sha256 of the whole file; cached."""
         digest = hashlib.sha256()
         done = 0
         buffer = bytearray(CHUNK)
@@ -110,7 +110,7 @@ class SteadyFile:
 
 
 def steady_file(path: str) -> SteadyFile | None:
-    """The file, open and under a lease; None if it does not exist or others could change it."""
+    """Return the file, open and under a lease; None if it does not exist or others could change it."""
     if not path.startswith("/") or "\0" in path:
         return None
     try:
@@ -137,7 +137,7 @@ def steady_file(path: str) -> SteadyFile | None:
 
 
 def _file_system(fd: int) -> str:
-    """Type of the file system of the open file; "" if the kernel does not report it."""
+    """Return the type of the file system of the open file; "" if the kernel does not report it."""
     mount = ""
     with open("/proc/self/fdinfo/%d" % fd, encoding="ascii") as file:
         for line in file:

@@ -59,7 +59,7 @@ class ImageSource:
 
     @property
     def label(self) -> str:
-        """The name or id for messages."""
+        """Return the name or id for messages."""
         return self.name or self.id
 
 
@@ -98,7 +98,7 @@ FETCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
 
 
 def fetch_limits(options: t.Mapping[str, t.Any]) -> FetchLimits:
-    """The limits in the options of FETCH_ARGUMENTS."""
+    """Return the limits in the options of FETCH_ARGUMENTS."""
     return FetchLimits(
         options["image_max_gb"] * GIB, options["image_fetch_timeout"], vmdk_types=tuple(options["vmdk_allowed_types"])
     )
@@ -110,7 +110,7 @@ def image_source(
     allow_unverified: bool,
     limits: FetchLimits = UNLIMITED,
 ) -> ImageSource:
-    """The source in an element of the option ``images``."""
+    """Return the source in an element of the option ``images``."""
     url, user, password = split_login(args.get("url") or "")
     given = {field.name: args.get(field.name) for field in fields(ImageAccess)}
     given["headers"] = _headers(given["headers"])
@@ -143,7 +143,7 @@ def remove_uploads(paths: t.Iterable[str]) -> bool:
 
 
 def _headers(text: str | None) -> dict[str, str]:
-    """:raises InvalidInput: not JSON of a mapping."""
+    """Parse the headers. :raises InvalidInput: not JSON of a mapping."""
     try:
         headers = json.loads(text or "{}")
         return {str(name): str(value) for name, value in headers.items()}
@@ -170,7 +170,7 @@ class TooLarge(Exception):
 
 
 def image_info(path: str, driver: str) -> dict[str, t.Any] | None:
-    """``qemu-img info`` of ``path`` opened as ``driver`` (never probed), under limits; None if it cannot be read.
+    """Return ``qemu-img info`` of ``path`` opened as ``driver`` (never probed), under limits; None if it cannot be read.
 
     :raises MissingLibrary: qemu-img is not installed.
     """
@@ -207,7 +207,7 @@ def check_image_file(
 
 
 def cached_image(image: ImageSource, instances_path: str) -> BaseImage | None:
-    """The cached image if it is complete and has the checksum of the catalogue, else None. Reads no image data."""
+    """Return the cached image if it is complete and has the checksum of the catalogue, else None. Reads no image data."""
     folder = base_dir(instances_path)
     wanted = image_checks.checksum_of(image.checksum, image.id)
     try:
@@ -232,7 +232,7 @@ def ensure_image(
     on_progress: Progress | None = None,
     lock_timeout: float = 7200.0,
 ) -> BaseImage:
-    """The cached image, fetched and verified if needed. Safe for any number of concurrent processes.
+    """Return the cached image, fetched and verified if needed. Safe for any number of concurrent processes.
 
     :arg max_bytes: size of the largest disk requested from it; a larger image is rejected before the conversion.
     :arg on_progress: called with (bytes so far, bytes in all or None) during the fetch.
@@ -258,7 +258,7 @@ def ensure_image(
 
 
 def hold_image(image: ImageSource, instances_path: str, max_bytes: int | None, held: contextlib.ExitStack) -> BaseImage:
-    """ensure_image(), and until ``held`` ends no purge removes the file: disks can be made from it.
+    """Call ensure_image(), and let no purge remove the file until ``held`` ends: disks can be made from it.
 
     :raises: see ensure_image().
     """
@@ -282,7 +282,7 @@ def mark_used(file: str | int) -> None:
 
 
 def _is_same(image: ImageSource, wanted: Checksum | None, marker: t.Mapping[str, t.Any]) -> bool:
-    """Whether the cached image is that of the catalogue: by its checksum, without one by its source and its version.
+    """Return whether the cached image is that of the catalogue: by its checksum, without one by its source and its version.
 
     What a server that does not answer would say is taken for unchanged.
     """
@@ -335,7 +335,7 @@ def _fill_cache(
 
 
 def name_of_file(image: ImageSource) -> str:
-    """The source by whose name a file with checksums lists the image; a copy of the controller's file has another name."""
+    """Return the source by whose name a file with checksums lists the image; a copy of the controller's file has another name."""
     with contextlib.suppress(ValueError, TypeError, IndexError):
         return str(json.loads(image.version)[0])
     return _source_name(image)

@@ -20,7 +20,7 @@ DESCRIPTIONS = ("/usr/share/qemu/firmware", "/etc/qemu/firmware")
 
 
 def open_nvram(folder: str) -> int | None:
-    """A descriptor of the NVRAM of a guest that is off; None: it has none. :arg folder: of the instance
+    """Return a descriptor of the NVRAM of a guest that is off; None: it has none. :arg folder: of the instance
 
     :raises InvalidDiskInfo: something else has its name.
     """
@@ -46,7 +46,7 @@ def _other(path: str) -> InvalidDiskInfo:
 
 
 def is_copyable(path: str) -> bool:
-    """Whether copy_nvram() can copy this file; False: there is none.
+    """Return whether copy_nvram() can copy this file; False: there is none.
 
     :raises InvalidDiskInfo: it is not an NVRAM.
     """
@@ -102,7 +102,7 @@ def check_nvram(path: str) -> None:
 
 
 def template_lengths() -> set[int]:
-    """Bytes of the variables of each firmware of this host; empty: it has none that is described."""
+    """Return the bytes of the variables of each firmware of this host; empty: it has none that is described."""
     lengths = set()
     for folder in DESCRIPTIONS:
         for description in glob.glob(os.path.join(folder, "*.json")):

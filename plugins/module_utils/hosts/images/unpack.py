@@ -99,7 +99,7 @@ def _damaged(image_id: str, kind: str, reason: str) -> ImageUnacceptable:
 
 
 def _content(path: str, kind: str) -> t.Generator[bytes, None, None]:
-    """The content in parts of at most CHUNK bytes."""
+    """Yield the content in parts of at most CHUNK bytes."""
     with open(path, "rb") as file:
         data = file.read(CHUNK)
         while data:
@@ -137,7 +137,7 @@ def _zstd(path: str) -> t.Generator[bytes, None, None]:
 
 
 def _whole(parts: t.Iterable[bytes]) -> t.Iterator[bytes]:
-    """The parts as chunks of CHUNK bytes, the last one with the rest."""
+    """Yield the parts as chunks of CHUNK bytes, the last one with the rest."""
     buffer = bytearray()
     for part in parts:
         buffer += part
@@ -149,7 +149,7 @@ def _whole(parts: t.Iterable[bytes]) -> t.Iterator[bytes]:
 
 
 def unpacked(path: str, target: str, image_id: str, limits: FetchLimits) -> str:
-    """``path``, or ``target`` with its content if it is compressed.
+    """Return ``path``, or ``target`` with its content if it is compressed.
 
     :raises: see unpack().
     """

@@ -25,7 +25,7 @@ _LARGEST = 4 * 1024**2
 
 
 def digest_of(path: str, algorithm: str) -> str:
-    """The digest of a file."""
+    """Return the digest of a file."""
     digest = hashlib.new(algorithm)
     with open(path, "rb") as file:
         for chunk in iter(lambda: file.read(CHUNK), b""):
@@ -34,7 +34,7 @@ def digest_of(path: str, algorithm: str) -> str:
 
 
 def resolved(checksum: Checksum, source: str, access: ImageAccess, image_id: str) -> Checksum:
-    """The checksum with its digest, read from its address if it has one.
+    """Return the checksum with its digest, read from its address if it has one.
 
     :arg source: path or URL of the image, whose name the file with checksums has.
     :raises ImageUnacceptable: the file has no digest of the image. :raises ImageDownloadFailed: it cannot be read.
@@ -92,7 +92,7 @@ def version_of(path: str, url: str, access: ImageAccess) -> str:
 
 
 def known_digest(checksum: Checksum, source: str, access: ImageAccess, image_id: str) -> t.Optional[Checksum]:
-    """resolved(); None if the address of the checksum does not answer now."""
+    """Call resolved(); None if the address of the checksum does not answer now."""
     try:
         return resolved(checksum, source, access, image_id)
     except (BootflowError, OSError):

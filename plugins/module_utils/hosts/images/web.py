@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _patiently(url: str, access: t.Mapping[str, t.Any], pause: float) -> t.Any:
-    """The response. Temporary errors are retried, while nothing was read."""
+    """Return the response. Temporary errors are retried, while nothing was read."""
     attempt = 1
     while True:
         try:
@@ -73,7 +73,7 @@ def _patiently(url: str, access: t.Mapping[str, t.Any], pause: float) -> t.Any:
 
 
 def _open(url: str, access: t.Mapping[str, t.Any]) -> t.Any:
-    """The response, after redirects. What identifies us to one server is not sent to another, nor without TLS."""
+    """Return the response, after redirects. What identifies us to one server is not sent to another, nor without TLS."""
     at, ours = url, True
     for _redirect in range(REDIRECTS):
         try:

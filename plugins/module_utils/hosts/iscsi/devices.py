@@ -42,16 +42,16 @@ class Devices:
     # ---- what there is -------------------------------------------------------------------------------------------------
 
     def disks_of_session(self, number: int, lun: int | None = None) -> list[str]:
-        """The kernel names of the disks of a session, of one LUN or of all."""
+        """Return the kernel names of the disks of a session, of one LUN or of all."""
         folders = self._folders(number)
         return [name for at, folder in folders if lun in (None, at) for name in sorted(os.listdir(folder))]
 
     def luns_of_session(self, number: int) -> list[int]:
-        """The LUNs of a session that are disks, without the controller that some targets have."""
+        """Return the LUNs of a session that are disks, without the controller that some targets have."""
         return sorted(lun for lun, _folder in self._folders(number))
 
     def _folders(self, number: int) -> list[tuple[int, str]]:
-        """(LUN, folder of its disk) of a session."""
+        """Return (LUN, folder of its disk) of a session."""
         pattern = os.path.join(self.sys, "class/iscsi_session/session%d/device/target*/*:*:*:*/block" % number)
         matches = [(_ADDRESS.search(folder), folder) for folder in sorted(glob.glob(pattern))]
         return [(int(address.group(1)), folder) for address, folder in matches if address]
@@ -60,12 +60,12 @@ class Devices:
         return os.path.join(self.sys, "block", name, *parts)
 
     def size(self, name: str) -> int:
-        """Size in bytes; 0 if the disk does not exist."""
+        """Return the size in bytes; 0 if the disk does not exist."""
         text = read_text(self._block(name, "size"))
         return int(text) * 512 if text.isdigit() else 0
 
     def serial(self, name: str) -> str:
-        """The unit serial number (VPD page 80h); "" without one."""
+        """Return the unit serial number (VPD page 80h); "" without one."""
         try:
             with open(self._block(name, "device", "vpd_pg80"), "rb") as file:
                 page = file.read()
@@ -74,7 +74,7 @@ class Devices:
         return page[4 : 4 + int.from_bytes(page[2:4], "big")].decode("ascii", "replace").strip("\0 ")
 
     def map_of(self, names: t.Sequence[str]) -> str:
-        """The kernel name, dm-N, of multipathd's map over one of these disks; "" without one."""
+        """Return the kernel name, dm-N, of multipathd's map over one of these disks; "" without one."""
         for name in names:
             for holder in self._holders(name):
                 if self.map_uuid(holder).startswith(MAP):
@@ -82,15 +82,15 @@ class Devices:
         return ""
 
     def map_uuid(self, name: str) -> str:
-        """mpath-WWID of a map dm-N; "" if it does not exist."""
+        """Return mpath-WWID of a map dm-N; "" if it does not exist."""
         return read_text(self._block(name, "dm", "uuid"))
 
     def map_name(self, name: str) -> str:
-        """The name of a map dm-N in multipathd: its WWID, or a configured alias."""
+        """Return the name of a map dm-N in multipathd: its WWID, or a configured alias."""
         return read_text(self._block(name, "dm", "name"))
 
     def map_path(self, name: str) -> str:
-        """The link to a map dm-N with its WWID, because with user_friendly_names mpatha may become another volume."""
+        """Return the link to a map dm-N with its WWID, because with user_friendly_names mpatha may become another volume."""
         by_id = os.path.join(self.dev, "disk/by-id/dm-uuid-" + self.map_uuid(name))
         return by_id if os.path.exists(by_id) else os.path.join(self.dev, "mapper", self.map_name(name))
 
@@ -101,7 +101,7 @@ class Devices:
         return []
 
     def is_logged_in(self, number: int) -> bool:
-        """Whether the connection of a session is up; otherwise the kernel keeps reconnecting."""
+        """Return whether the connection of a session is up; otherwise the kernel keeps reconnecting."""
         path = os.path.join(self.sys, "class/iscsi_session/session%d/state" % number)
         return read_text(path) in ("LOGGED_IN", "")
 
@@ -116,7 +116,7 @@ class Devices:
     # ---- who uses it ---------------------------------------------------------------------------------------------------
 
     def users(self, names: t.Sequence[str], held: bool = True) -> list[str]:
-        """Why these disks cannot be removed, one text per reason: mounted, swap, held by another device, open in a process.
+        """Return why these disks cannot be removed, one text per reason: mounted, swap, held by another device, open in a process.
 
         The multipath map over them is not a reason itself; its users are.
 
@@ -157,7 +157,7 @@ class Devices:
         return reasons
 
     def _openers(self, nodes: t.Mapping[str, str]) -> list[str]:
-        """Processes that have a node of one of these devices open, except udev, which scans new disks for a moment."""
+        """Return the processes that have a node of one of these devices open, except udev, which scans new disks for a moment."""
         reasons = set()
         for link in glob.iglob(os.path.join(self.proc, "[0-9]*/fd/*")):
             try:

@@ -65,7 +65,7 @@ class Session:
 
 
 def parse_sessions(text: str) -> list[Session]:
-    """The sessions in the output of ``iscsiadm -m session``; other lines are ignored."""
+    """Return the sessions in the output of ``iscsiadm -m session``; other lines are ignored."""
     matches = [_SESSION.match(line.strip()) for line in text.splitlines()]
     return [Session(int(match.group(1)), *match.group(2, 3, 4)) for match in matches if match]
 
@@ -88,7 +88,7 @@ class Connection:
 
 
 def connection_of(args: t.Mapping[str, t.Any]) -> Connection:
-    """The desired connection in an element of the option ``connections``.
+    """Return the desired connection in an element of the option ``connections``.
 
     :raises InvalidInput: a name, portal, LUN or credential is not valid.
     """
@@ -114,7 +114,7 @@ def connection_of(args: t.Mapping[str, t.Any]) -> Connection:
 
 
 def login_problem(text: str) -> str:
-    """The line with the reason in the output of iscsiadm for a failed login."""
+    """Return the line with the reason in the output of iscsiadm for a failed login."""
     lines = [line.strip() for line in text.splitlines() if line.strip().startswith("iscsiadm: ")]
     reasons = [line for line in lines if "reported error" in line] + lines
     return reasons[0][len("iscsiadm: ") :].rstrip(".") if reasons else ""
@@ -142,15 +142,15 @@ class Initiator:
     # ---- looking -------------------------------------------------------------------------------------------------------
 
     def sessions(self, iqn: str) -> list[Session]:
-        """The sessions with a target."""
+        """Return the sessions with a target."""
         return [session for session in self.every_session() if normal_name(session.iqn) == normal_name(iqn)]
 
     def every_session(self) -> list[Session]:
-        """All sessions of this host."""
+        """Return all sessions of this host."""
         return parse_sessions(self._iscsiadm("-m", "session", ok=(0, _NO_RECORDS)).stdout)
 
     def result(self, desired: Connection, sessions: t.Sequence[Session]) -> dict[str, t.Any]:
-        """path, device, devices, multipath, serial, size and sessions of a connected volume."""
+        """Return path, device, devices, multipath, serial, size and sessions of a connected volume."""
         devices = self._disks(desired, sessions)
         over = self.devices.map_of(devices)
         multipath = self.devices.map_path(over) if over else ""
@@ -251,7 +251,7 @@ class Initiator:
     def _connect(
         self, desired: Connection, portals: t.Sequence[str], before: t.Sequence[Session], check_mode: bool
     ) -> dict[str, t.Any]:
-        """:arg before: the existing sessions with the target."""
+        """Connect at these portals. :arg before: the existing sessions with the target."""
         missing = [where for where in portals if not any(session.portal == where for session in before)]
         right = all(self._record_is_right(desired, where) for where in portals)
         changes = ([] if right else ["record"]) + (["session"] if missing else [])
@@ -456,7 +456,7 @@ class Initiator:
         return result
 
     def _down(self, sessions: t.Sequence[Session]) -> list[str]:
-        """The portals of sessions that do not come back in time. A target (tgt) ends them to have an initiator read the size again."""
+        """Return the portals of sessions that do not come back in time. A target (tgt) ends them to have an initiator read the size again."""
         for _look in range(_LOOKS):
             down = [session.portal for session in sessions if not self.devices.is_logged_in(session.number)]
             if not down:
@@ -483,7 +483,7 @@ class Initiator:
         return _checked(done, ok)
 
     def _iscsiadm(self, *words: str, ok: t.Collection[int] | None = (0,), timeout: float = 60) -> Completed:
-        """:arg ok: the exit codes of success; None: all."""
+        """Run iscsiadm. :arg ok: the exit codes of success; None: all."""
         argv = [program("iscsiadm", "open-iscsi"), *words]
         make_lock_folder(self.records.lock)
         return _checked(run(argv, timeout=timeout, check=False), ok)
@@ -537,7 +537,7 @@ def make_connections(
 
 
 def shown(initiator: Initiator, desired: Connection) -> dict[str, t.Any]:
-    """The connection of a volume for a diff, without secrets."""
+    """Return the connection of a volume for a diff, without secrets."""
     sessions = initiator.sessions(desired.iqn)
     result = initiator.result(desired, sessions)
     session_portals = {session.portal for session in sessions}
@@ -554,7 +554,7 @@ def shown(initiator: Initiator, desired: Connection) -> dict[str, t.Any]:
 def expected_after(
     before: t.Mapping[str, t.Any], desired: Connection, result: t.Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
-    """The expected result of shown() afterwards, for check mode."""
+    """Return the expected result of shown() afterwards, for check mode."""
     if not result["changed"]:
         return dict(before)
     if desired.state == CONNECTED:

@@ -42,7 +42,7 @@ class Multipath:
         self.resize_wait = resize_wait
 
     def runs(self) -> bool:
-        """Whether multipathd responds."""
+        """Return whether multipathd responds."""
         try:
             done = self._multipathd("show", "status")
         except MissingLibrary:
@@ -54,7 +54,7 @@ class Multipath:
     # ---- make ----------------------------------------------------------------------------------------------------------
 
     def make(self, names: t.Sequence[str]) -> str:
-        """The map over these disks, created if needed, and ready; "" if multipathd does not create one.
+        """Return the map over these disks, created if needed, and ready; "" if multipathd does not create one.
 
         :arg names: the kernel names of all disks of one volume.
         :raises VolumeDeviceNotFound: the map has a disk of another volume.
@@ -74,12 +74,12 @@ class Multipath:
         return ""
 
     def _is_ready(self, name: str) -> bool:
-        """Whether udev created the link and at least one path is usable."""
+        """Return whether udev created the link and at least one path is usable."""
         self.devices.wait_for_udev()
         return os.path.exists(self.devices.map_path(name)) and self._multipath("-C", name).rc == 0
 
     def _check_members(self, name: str, names: t.Sequence[str]) -> None:
-        """multipathd trusts the identity of disks, and two targets may report the same one for two volumes."""
+        """Check the disks of a map: multipathd trusts the identity of disks, and two targets may report the same one for two volumes."""
         strange = [member for member in self.devices.members(name) if member not in names]
         if strange:
             raise VolumeDeviceNotFound(

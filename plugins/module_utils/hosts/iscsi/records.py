@@ -29,7 +29,7 @@ DATABASE_LOCK = "/run/lock/iscsi/lock"
 
 
 def with_settings(text: str, settings: t.Mapping[str, str | None]) -> str:
-    """The record of a node with these values; None removes a setting."""
+    """Return the record of a node with these values; None removes a setting."""
     lines = [line for line in text.splitlines() if line.partition(" = ")[0].strip() not in settings]
     added = ["%s = %s" % (name, value) for name, value in settings.items() if value is not None]
     end = lines.index("# END RECORD") if "# END RECORD" in lines else len(lines)
@@ -37,13 +37,13 @@ def with_settings(text: str, settings: t.Mapping[str, str | None]) -> str:
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """The values in the record of a node."""
+    """Return the values in the record of a node."""
     pairs = (line.partition(" = ") for line in text.splitlines() if not line.startswith("#"))
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
 
 
 def login_settings(chap: ChapCredentials | None) -> dict[str, str | None]:
-    """The settings of a record for the login, and for its start with the host."""
+    """Return the settings of a record for the login, and for its start with the host."""
     return {
         "node.startup": "automatic",
         "node.session.auth.authmethod": "CHAP" if chap else "None",
@@ -53,7 +53,7 @@ def login_settings(chap: ChapCredentials | None) -> dict[str, str | None]:
 
 
 def make_lock_folder(path: str = DATABASE_LOCK) -> None:
-    """The folder of iscsiadm's lock. Of two iscsiadm that both find none after a start of the host, one fails with exit code 6: its
+    """Make the folder of iscsiadm's lock. Of two iscsiadm that both find none after a start of the host, one fails with exit code 6: its
     mkdir() tells that the folder exists.
     """
     make_dirs(os.path.dirname(path), 0o700)
@@ -61,7 +61,7 @@ def make_lock_folder(path: str = DATABASE_LOCK) -> None:
 
 @contextlib.contextmanager
 def database_lock(path: str = DATABASE_LOCK, timeout: float = 30.0) -> t.Iterator[None]:
-    """iscsiadm's lock of its records: a hard link to its file."""
+    """Hold iscsiadm's lock of its records: a hard link to its file."""
     make_lock_folder(path)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     deadline = time.monotonic() + timeout
@@ -91,13 +91,13 @@ class NodeRecords:
     # ---- looking -------------------------------------------------------------------------------------------------------
 
     def targets(self) -> set[str]:
-        """The targets with a record."""
+        """Return the targets with a record."""
         return {
             name for folder in self.folders if os.path.isdir(folder) for name in os.listdir(folder) if name[:1] != "."
         }
 
     def portals(self, iqn: str, portals: t.Iterable[str] = ()) -> list[str]:
-        """These portals of a target, and all others with a record, which discovery may have added."""
+        """Return these portals of a target, and all others with a record, which discovery may have added."""
         all_portals = list(portals)
         for folder in self.folders:
             for path in sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, iqn)), "*"))):
@@ -109,7 +109,7 @@ class NodeRecords:
         return all_portals
 
     def paths(self, iqn: str, where: str) -> list[str]:
-        """The files or directories of the record of a node at a portal."""
+        """Return the files or directories of the record of a node at a portal."""
         address, port = split_portal(where)
         record_paths: list[str] = []
         for folder in self.folders:
@@ -118,7 +118,7 @@ class NodeRecords:
         return record_paths
 
     def files(self, iqn: str, where: str) -> list[str]:
-        """The files of the record of a node at a portal."""
+        """Return the files of the record of a node at a portal."""
         record_files: list[str] = []
         for path in self.paths(iqn, where):
             record_files.extend(
@@ -127,13 +127,13 @@ class NodeRecords:
         return record_files
 
     def are_whole(self, iqn: str, where: str) -> bool:
-        """Whether there is no record or a valid one, not an empty file or directory as after a power failure."""
+        """Return whether there is no record or a valid one, not an empty file or directory as after a power failure."""
         files = self.files(iqn, where)
         whole = bool(files) and all(_settings_in(path).get("node.name") == iqn for path in files)
         return whole or not self.paths(iqn, where)
 
     def are_right(self, iqn: str, where: str, chap: ChapCredentials | None) -> bool:
-        """Whether there is a record with these credentials."""
+        """Return whether there is a record with these credentials."""
         files = self.files(iqn, where)
         return bool(files) and all(_is_right(path, chap) for path in files)
 

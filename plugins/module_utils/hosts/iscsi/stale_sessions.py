@@ -16,7 +16,7 @@ from .initiator import Initiator
 
 
 def sessions_there(initiator: Initiator, prefixes: t.Sequence[str], known: t.Collection[str]) -> list[dict[str, t.Any]]:
-    """Targets with one of the prefixes that this host is logged in to or has a record of: iqn, volume_id, session
+    """Return the targets with one of the prefixes that this host is logged in to or has a record of: iqn, volume_id, session
     (whether it is logged in), luns, portals, and in_use (why its disks cannot be removed).
 
     :arg known: known targets are skipped, because finding the users of a disk is expensive.
@@ -51,7 +51,7 @@ def sessions_there(initiator: Initiator, prefixes: t.Sequence[str], known: t.Col
 def iscsi_ends(
     connection: t.Any, prefixes: t.Sequence[str], known: t.Collection[str] = (), initiator: Initiator | None = None
 ) -> dict[str, t.Any]:
-    """{sessions, secrets, error}: see sessions_there(); a secret has iqn and volume_id.
+    """Return {sessions, secrets, error}: see sessions_there(); a secret has iqn and volume_id.
 
     A failure does not fail the host: ``error`` has the reason.
     """

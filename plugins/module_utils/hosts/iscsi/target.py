@@ -64,7 +64,7 @@ class Login:
 
     @property
     def secret(self) -> tuple[str, str] | None:
-        """(user, secret) as in the aspects, or None."""
+        """Return (user, secret) as in the aspects, or None."""
         return (self.chap.user, self.chap.secret) if self.chap is not None else None
 
 
@@ -96,17 +96,17 @@ class Export:
 
     @property
     def credentials(self) -> dict[str, tuple[str, str] | None]:
-        """Initiator -> (user, secret) or None."""
+        """Return initiator -> (user, secret) or None."""
         return {login.initiator: login.secret for login in self.logins}
 
     @property
     def users(self) -> tuple[str, ...]:
-        """The names of the accounts whose secret is known."""
+        """Return the names of the accounts whose secret is known."""
         return tuple(sorted({login.chap.user for login in self.logins if login.chap and login.chap.secret}))
 
     @property
     def unsaved(self) -> tuple[str, ...]:
-        """Initiators that cannot log in after a restart of the service, because their credentials are not saved."""
+        """Return the initiators that cannot log in after a restart of the service, because their credentials are not saved."""
         return tuple(login.initiator for login in self.logins if login.chap is not None and not login.chap.secret)
 
 
@@ -139,10 +139,10 @@ class Target(t.Protocol):
         """Read the existing targets of these exports, by iqn; also targets that exist only in a saved configuration."""
 
     def aspects(self, export: Export) -> dict[str, t.Any]:
-        """The aspects of a resolved() export. Secrets are only in ``chap``."""
+        """Return the aspects of a resolved() export. Secrets are only in ``chap``."""
 
     def is_saved(self, export: Export, target_state: Found) -> bool:
-        """Whether a restart of the service would restore the export unchanged."""
+        """Return whether a restart of the service would restore the export unchanged."""
 
     def apply(self, export: Export, target_state: Found | None) -> None:
         """Create or change the target."""
@@ -151,11 +151,11 @@ class Target(t.Protocol):
         """Remove the target, its backstore and its saved configuration."""
 
     def save(self, exports: t.Sequence[Export]) -> None:
-        """Called once at the end: persist all changes."""
+        """Persist all changes. Called once at the end."""
 
 
 def export_of(args: t.Mapping[str, t.Any], prefix: str = IQN_PREFIX, portals: t.Sequence[str] = ()) -> Export:
-    """The desired export in an element of the option ``exports``.
+    """Return the desired export in an element of the option ``exports``.
 
     :raises InvalidInput: a name, path, portal or credential is not valid, or not possible in the configuration of a target.
     """
@@ -190,7 +190,7 @@ def _others(names: t.Iterable[str], logins: t.Iterable[Login]) -> tuple[str, ...
 
 
 def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
-    """The logins of the options ``initiators``, with common credentials, and ``logins``, with individual ones."""
+    """Return the logins of the options ``initiators``, with common credentials, and ``logins``, with individual ones."""
     common = chap_of(args.get("chap_user"), args.get("chap_secret"), volume_id)
     logins = [Login(name, common) for name in sorted({check_initiator(n) for n in args.get("initiators") or ()})]
     for login_args in args.get("logins") or ():
@@ -212,7 +212,7 @@ def _logins(args: t.Mapping[str, t.Any], volume_id: str) -> list[Login]:
 
 
 def resolved(export: Export, target_state: Found | None) -> Export:
-    """The export with logins for the kept initiators, taken from the existing target with their credentials."""
+    """Return the export with logins for the kept initiators, taken from the existing target with their credentials."""
     has = target_state.aspects.get("chap", {}) if target_state is not None else {}
     initiators = target_state.aspects.get("initiators", ()) if target_state is not None else ()
     kept_names = {normal_name(name) for name in export.keep}
@@ -226,7 +226,7 @@ def resolved(export: Export, target_state: Found | None) -> Export:
 
 
 def check_path(export: Export) -> int:
-    """The size of the file to export, 0 for a block device.
+    """Return the size of the file to export, 0 for a block device.
 
     :raises ISCSITargetCreateFailed: the path does not exist, or is neither a block device nor a regular file.
     """
@@ -244,27 +244,27 @@ def check_path(export: Export) -> int:
 
 
 def create_failed(export: Export, reason: str, remedy: str | None = None) -> ISCSITargetCreateFailed:
-    """Cinder's error with the reason."""
+    """Return Cinder's error with the reason."""
     return ISCSITargetCreateFailed(
         message="Failed to create iscsi target for volume %s: %s" % (export.volume_id, reason), remedy=remedy
     )
 
 
 def remove_failed(export: Export, reason: str, remedy: str | None = None) -> ISCSITargetRemoveFailed:
-    """Cinder's error with the reason."""
+    """Return Cinder's error with the reason."""
     return ISCSITargetRemoveFailed(
         message="Failed to remove iscsi target for volume %s: %s" % (export.volume_id, reason), remedy=remedy
     )
 
 
 def shown(aspects: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """For a diff: only whether there are credentials."""
+    """Return the aspects for a diff: of the credentials only whether they exist."""
     plain = {key: value for key, value in aspects.items() if key != "accounts"}
     return {key: (any(value.values()) if key == "chap" else value) for key, value in sorted(plain.items())}
 
 
 def differences(desired: t.Mapping[str, t.Any], actual_aspects: t.Mapping[str, t.Any]) -> list[str]:
-    """The sorted names of differing aspects; for an added or removed initiator only that, not its credentials."""
+    """Return the sorted names of differing aspects; for an added or removed initiator only that, not its credentials."""
     changed = sorted(key for key, value in desired.items() if actual_aspects.get(key) != value)
     if "chap" in changed and "chap" in actual_aspects:
         both = set(desired["chap"]) & set(actual_aspects["chap"])
@@ -278,7 +278,7 @@ def differences(desired: t.Mapping[str, t.Any], actual_aspects: t.Mapping[str, t
 
 
 def location(target: Target, export: Export, target_state: Found | None) -> str:
-    """Cinder's provider_location: ``portal,group iqn lun``; "" without a known portal."""
+    """Return Cinder's provider_location: ``portal,group iqn lun``; "" without a known portal."""
     if not export.portals or export.state == ABSENT:
         return ""
     group = target_state.group if target_state else "1"  # the target portal group; with tgt the number of the target
@@ -437,7 +437,7 @@ def _plain(error: BaseException, export: Export) -> str:
 
 
 def _verified(target: Target, export: Export, target_state: Found | None) -> dict[str, t.Any]:
-    """The resulting target; an error if it differs from the request, because the tools may fail silently."""
+    """Return the resulting target; an error if it differs from the request, because the tools may fail silently."""
     problem: BootflowError | None = None
     if export.state == ABSENT:
         if target_state is None:

@@ -18,7 +18,7 @@ KINDS: t.Mapping[str, t.Callable[[], Target]] = {LioTarget.name: LioTarget, TgtT
 
 
 def targets_there(target: Target, prefix: str, ledger_id: str = "") -> list[dict[str, t.Any]]:
-    """The targets of volumes with this prefix, of the ledger or of none: iqn, volume_id, path, sessions, running, ours.
+    """Return the targets of volumes with this prefix, of the ledger or of none: iqn, volume_id, path, sessions, running, ours.
 
     ``running``: initiators find it; otherwise it exists only in a saved configuration or is incomplete. ``ours``: this
     collection created it; Cinder uses the same names.
@@ -46,7 +46,7 @@ def targets_facts(
     ledger_id: str = "",
     kinds: t.Mapping[str, t.Callable[[], Target]] | None = None,
 ) -> list[dict[str, t.Any]]:
-    """For each of ``asked`` (target, iqn_prefix) the same with ``exports`` of targets_there(), and ``error``.
+    """Return for each of ``asked`` (target, iqn_prefix) the same with ``exports`` of targets_there(), and ``error``.
 
     The failure of one does not affect the others.
     """

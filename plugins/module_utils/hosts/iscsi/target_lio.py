@@ -35,7 +35,7 @@ ATTRIBUTES: t.Mapping[str, str] = {
 
 
 def save_file_of(library: t.Any) -> str:
-    """The file from which this rtslib (Debian and others differ) restores the targets."""
+    """Return the file from which this rtslib (Debian and others differ) restores the targets."""
     name = getattr(library, "__name__", "rtslib_fb") + ".root"
     try:
         module = importlib.import_module(name)
@@ -275,7 +275,7 @@ class LioTarget:
 
 
 def part_of(configuration: t.Mapping[str, t.Any], iqn: str) -> tuple[list[t.Any], list[t.Any]]:
-    """(backstores, targets) of one iqn in a dump of LIO or in a saved configuration."""
+    """Return (backstores, targets) of one iqn in a dump of LIO or in a saved configuration."""
     stores = [item for item in configuration.get("storage_objects") or () if normal_name(str(item.get("name"))) == iqn]
     targets = [item for item in configuration.get("targets") or () if normal_name(str(item.get("wwn"))) == iqn]
     return stores, targets

@@ -61,7 +61,7 @@ _MODE_PAGE = "mode_page=8:0:18:%s:0:0xff:0xff:0:0:0xff:0xff:0xff:0xff:0x80:0x14:
 
 
 def parse_targets(text: str) -> dict[str, dict[str, t.Any]]:
-    """``tgtadm --mode target --op show`` as {iqn: {tid, luns: {number: path}, ids: {number: SCSI ID}, nexuses, accounts, acls}}.
+    """Parse ``tgtadm --mode target --op show`` as {iqn: {tid, luns: {number: path}, ids: {number: SCSI ID}, nexuses, accounts, acls}}.
 
     ``nexuses``: {number: {"initiator": name, "connections": [number]}}.
     """
@@ -102,17 +102,17 @@ def parse_targets(text: str) -> dict[str, dict[str, t.Any]]:
 
 
 def parse_accounts(text: str) -> list[str]:
-    """``tgtadm --mode account --op show``: the users."""
+    """Parse ``tgtadm --mode account --op show``: the users."""
     return [line.strip() for line in text.splitlines() if line.startswith(" ") and line.strip()]
 
 
 def free_tid(used_numbers: t.Collection[int]) -> int:
-    """The lowest unused number of a target."""
+    """Return the lowest unused number of a target."""
     return next(number for number in range(1, len(used_numbers) + 2) if number not in used_numbers)
 
 
 def config_text(export: Export) -> str:
-    """The file that tgt-admin reads when the service starts."""
+    """Return the file that tgt-admin reads when the service starts."""
     identity = uuid.UUID(export.volume_id).hex
     lines = [
         MADE_BY_US,
@@ -133,7 +133,7 @@ def config_text(export: Export) -> str:
 
 
 def parse_config(text: str) -> dict[str, t.Any]:
-    """The values in one of our files that the service does not return: {"secrets": {user: secret}, "logins": {initiator: user},
+    """Return the values in one of our files that the service does not return: {"secrets": {user: secret}, "logins": {initiator: user},
     "write_cache"}.
     """
     values: dict[str, t.Any] = {"secrets": {}, "logins": {}, "write_cache": None}
@@ -234,7 +234,7 @@ class TgtTarget:
     # ---- what there is -------------------------------------------------------------------------------------------------
 
     def _shown(self) -> dict[str, dict[str, t.Any]]:
-        """The running targets as parse_targets() has them, by their normalised names."""
+        """Return the running targets as parse_targets() has them, by their normalised names."""
         shown = parse_targets(self._tgtadm("target", "show").stdout)
         return {normal_name(iqn): target for iqn, target in shown.items()}
 
@@ -301,7 +301,7 @@ class TgtTarget:
         }
 
     def _accounts_of(self, export: Export) -> tuple[str, ...]:
-        """The accounts of its logins; all existing ones if the account of a login is unknown."""
+        """Return the accounts of its logins; all existing ones if the account of a login is unknown."""
         live = self._targets.get(export.iqn, {}).get("accounts", ()) if export.unsaved else ()
         return tuple(sorted({*export.users, *live}))
 
@@ -489,7 +489,7 @@ class TgtTarget:
 
 
 def grown(path: str, server: str = SOCKET) -> list[str]:
-    """TgtTarget.look_again() if tgtd is running: the targets with the disk, if any."""
+    """Call TgtTarget.look_again() if tgtd is running: the targets with the disk, if any."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(server + ".0")

@@ -35,7 +35,7 @@ _USER = re.compile(r'("user":\s*")[^"]*')
 
 
 def translate(error: t.Any, host: str = "") -> BootflowError:
-    """A libvirtError as one of our errors: a lost connection is HypervisorUnavailable, others keep libvirt's message."""
+    """Return a libvirtError as one of our errors: a lost connection is HypervisorUnavailable, others keep libvirt's message."""
     host = host or socket.gethostname()
     # QEMU tells all of a disk that it cannot open, and whom it logs in as.
     reason = _USER.sub(r"\1***", (error.get_error_message() or str(error)).strip())
@@ -54,7 +54,7 @@ def translate(error: t.Any, host: str = "") -> BootflowError:
 
 @contextlib.contextmanager
 def libvirt_errors() -> t.Iterator[None]:
-    """Context that maps a libvirtError to one of our errors."""
+    """Map a libvirtError in the block to one of our errors."""
     try:
         yield
     except libvirt.libvirtError as error:
@@ -62,7 +62,7 @@ def libvirt_errors() -> t.Iterator[None]:
 
 
 def is_code(error: t.Any, *names: str) -> bool:
-    """Whether a libvirtError has one of these codes (``VIR_ERR_...``; an old libvirt may lack some)."""
+    """Return whether a libvirtError has one of these codes (``VIR_ERR_...``; an old libvirt may lack some)."""
     return error.get_error_code() in [getattr(libvirt, name) for name in names if hasattr(libvirt, name)]
 
 
@@ -79,7 +79,7 @@ def tolerating(call: t.Callable[[], t.Any], *codes: str) -> t.Any:
 
 @contextlib.contextmanager
 def connect(uri: str, timeout: float = 30.0) -> t.Iterator[t.Any]:
-    """A connection to the hypervisor at ``uri``, closed at the end.
+    """Yield a connection to the hypervisor at ``uri``, closed at the end.
 
     :arg timeout: seconds after which a daemon that neither answers nor says that it lives is given up, also during a call.
     :raises HypervisorUnavailable: the hypervisor does not respond.
@@ -120,7 +120,7 @@ def _open(uri: str, timeout: float) -> t.Any:
 
 
 def _run_events() -> None:
-    """libvirt's event loop, which keepalive needs: once in a process, before the first connection."""
+    """Run libvirt's event loop, which keepalive needs: once in a process, before the first connection."""
     with _events:
         if any(thread.name == _EVENTS_THREAD for thread in threading.enumerate()):
             return

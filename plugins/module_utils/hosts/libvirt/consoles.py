@@ -21,7 +21,7 @@ MOST = 1024 * 1024  # bytes that are read of a console
 
 
 def read_console(connection: t.Any, uuid: str, lines: int) -> dict[str, t.Any]:
-    """{console: its last lines, vnc: {listen, port} or None, power_state}
+    """Return {console: its last lines, vnc: {listen, port} or None, power_state}
 
     :raises InstanceNotFound: the host has no such domain.
     :raises LibvirtError, HypervisorUnavailable: libvirt does not tell.
@@ -37,7 +37,7 @@ def read_console(connection: t.Any, uuid: str, lines: int) -> dict[str, t.Any]:
 
 
 def last_lines(path: str, lines: int) -> list[str]:
-    """The last lines of a log, and of the file that was it before virtlogd rotated it. Empty without a log."""
+    """Return the last lines of a log, and of the file that was it before virtlogd rotated it. Empty without a log."""
     data = b""
     for name in (path, path + ".0"):
         if path and data.count(b"\n") <= lines:
@@ -48,7 +48,7 @@ def last_lines(path: str, lines: int) -> list[str]:
 
 
 def _tail(path: str, most: int) -> bytes:
-    """The end of the file, at most ``most`` bytes; empty if there is none."""
+    """Return the end of the file, at most ``most`` bytes; empty if there is none."""
     try:
         # What a guest's program writes: no link is followed, and nothing is waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -63,7 +63,7 @@ def _tail(path: str, most: int) -> bytes:
 
 
 def vnc_of(xml: str) -> dict[str, t.Any] | None:
-    """Where the VNC display of a running domain is: {listen, port}; None without one."""
+    """Return where the VNC display of a running domain is: {listen, port}; None without one."""
     for graphics in parse(xml).iterfind("devices/graphics[@type='vnc']"):
         port = int(graphics.get("port") or -1)
         if port > 0:

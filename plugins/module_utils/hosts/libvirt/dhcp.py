@@ -55,12 +55,12 @@ class Reservation:
 
 
 def find_network(connection: t.Any, name: str) -> t.Any | None:
-    """The libvirt network of this name; None without one."""
+    """Return the libvirt network of this name; None without one."""
     return tolerating(lambda: connection.networkLookupByName(name), "VIR_ERR_NO_NETWORK")
 
 
 def range_of(element: t.Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """The addresses of an ``<ip>`` of a network."""
+    """Return the addresses of an ``<ip>`` of a network."""
     address, mask = element.get("address"), element.get("prefix") or element.get("netmask")
     return ipaddress.ip_network("%s/%s" % (address, mask) if mask else address, strict=False)
 
@@ -115,7 +115,7 @@ def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False, re
 
 
 def reservations_of(network: t.Any) -> dict[tuple[str, str], bool]:
-    """(MAC, address) -> whether each definition of the network, running and persistent, has it."""
+    """Return (MAC, address) -> whether each definition of the network, running and persistent, has it."""
     pairs_of_definitions = [
         {
             (_mac_of(host), str(host.get("ip")))
@@ -163,7 +163,7 @@ def release(connection: t.Any, name: str, mac: str, check_mode: bool = False) ->
 
 
 def _definitions(network: t.Any) -> list[tuple[int, t.Any]]:
-    """(flag of an update, definition): persistent, and running."""
+    """Return (flag of an update, definition): persistent, and running."""
     with libvirt_errors():
         definitions = []
         if network.isPersistent():
@@ -233,7 +233,7 @@ def _send_releases(network: t.Any, address: str, except_mac: str) -> list[str]:
 
 
 def release_packet(mac: str, address: str, server: str) -> bytes:
-    """A DHCPRELEASE (RFC 2131, 4.4.6) as the guest itself would send it."""
+    """Return a DHCPRELEASE (RFC 2131, 4.4.6) as the guest itself would send it."""
     ip, hardware = socket.inet_aton(address), bytes.fromhex(mac.replace(":", ""))
     head = struct.pack("!BBBB4s4x4s12x16s192x", 1, 1, len(hardware), 0, os.urandom(4), ip, hardware)
     options = bytes((53, 1, _DHCPRELEASE, 54, 4)) + socket.inet_aton(server) + b"\xff"

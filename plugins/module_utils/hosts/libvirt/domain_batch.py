@@ -81,7 +81,7 @@ def ensure_domains(
     adapted: t.Callable[[str, str, str], str] = lambda path, uuid, xml: xml,
     keep_others: t.Callable[[str, DomainSpec, t.Sequence[t.Any]], str] | None = None,
 ) -> dict[str, t.Any]:
-    """{outcomes by uuid, diff}; see the module for the fields.
+    """Return {outcomes by uuid, diff}; see the module for the fields.
 
     :arg params: the options of the module
     :arg adapted: instances_path, UUID and definition -> the definition as it fits to the disks that are there
@@ -116,7 +116,7 @@ def ensure_domains(
 
 @contextlib.contextmanager
 def refused_kept(instances_path: str, spec: DomainSpec) -> t.Iterator[None]:
-    """Context in which a definition that libvirt refuses, or cannot start, is kept; the error's remedy says where.
+    """Keep a definition that libvirt refuses, or cannot start, in the block; the error's remedy says where.
 
     The cleanup of a failed build removes everything else that would show the cause. source: Nova's Guest.create logs such definitions
     """
@@ -142,7 +142,7 @@ def _keep_definition(folder: str, spec: DomainSpec) -> str:
 
 
 def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
-    """The spec for one element of the option ``domains``.
+    """Return the spec for one element of the option ``domains``.
 
     :raises InvalidInput: the XML, UUID, pattern or address is not valid.
     """

@@ -30,13 +30,13 @@ def parts_of(domain: t.Any) -> list[str]:
 
 
 def started_since(domain: t.Any, parts: t.Collection[str]) -> bool:
-    """Whether the guest has started since it had these ``parts``: it may lack what its definition got meanwhile."""
+    """Return whether the guest has started since it had these ``parts``: it may lack what its definition got meanwhile."""
     return LIVE not in parts and LIVE in parts_of(domain)
 
 
 def forget_memory(domain: t.Any, parts: t.Collection[str]) -> None:
-    """The definition of a guest that is off has changed: what is saved of its memory has the devices that it had, and its next start would bring
-    them back, also a volume that is another guest's by then.
+    """Remove the saved memory of a guest whose definition has changed while it is off: its next start would bring its former devices
+    back, also a volume that is another guest's by then.
 
     :arg parts: that the domain had
     """
@@ -47,13 +47,13 @@ def forget_memory(domain: t.Any, parts: t.Collection[str]) -> None:
 
 
 def flag_of(parts: t.Collection[str]) -> int:
-    """libvirt's flags of a change to these."""
+    """Return libvirt's flags of a change to these."""
     flags = {LIVE: libvirt.VIR_DOMAIN_AFFECT_LIVE, CONFIG: libvirt.VIR_DOMAIN_AFFECT_CONFIG}
     return sum(int(flags[part]) for part in parts)
 
 
 def devices_of(domain: t.Any, part: str, tag: str) -> list[t.Any]:
-    """The devices of one kind (disk, interface) in LIVE or CONFIG."""
+    """Return the devices of one kind (disk, interface) in LIVE or CONFIG."""
     return list(_definition(domain, part).iterfind("devices/" + tag))
 
 
@@ -63,7 +63,7 @@ def _definition(domain: t.Any, part: str) -> t.Any:
 
 
 def refuse_rescue(domain: t.Any, uuid: str) -> None:
-    """A rescue came about whose host gave no answer. What its domain gets or loses, the definition that comes back has not got or lost.
+    """Refuse a guest whose rescue the ledger does not know. The end of the rescue would undo a change of its devices.
 
     :raises Conflict: the domain is that of a rescue.
     """

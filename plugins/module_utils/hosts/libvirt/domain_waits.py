@@ -38,7 +38,7 @@ class ConsoleWait:
     appended: bool = False  # a start appends to the log instead of truncating it
 
     def mark(self) -> tuple[int, int]:
-        """The current end of the log as (inode, bytes): output of an earlier run of the guest does not count."""
+        """Return the current end of the log as (inode, bytes): output of an earlier run of the guest does not count."""
         try:
             status = os.stat(self.log)
         except OSError:
@@ -56,7 +56,7 @@ class AddressWait:
 
 
 def host_name() -> str:
-    """This host's name, for messages."""
+    """Return this host's name, for messages."""
     return socket.gethostname()
 
 
@@ -81,12 +81,12 @@ class _LogReader:
         return data
 
     def text(self) -> str:
-        """The new output with plain line ends, because a serial console writes carriage returns too."""
+        """Return the new output with plain line ends, because a serial console writes carriage returns too."""
         return self.read().decode("utf-8", "replace").replace("\r", "")
 
 
 def wait_for_console(wait: ConsoleWait, mark: tuple[int, int] | None, alive: Alive) -> str:
-    """The first line of the log that matches.
+    """Return the first line of the log that matches.
 
     :arg mark: where to begin (None: at the beginning of the log, for a guest that was already running).
     :raises WaitTimeout: no line matched in time.
@@ -117,7 +117,7 @@ def _line_of(text: str, match: re.Match[str]) -> str:
 
 
 def checked_address(address: str) -> str:
-    """The address. Raises InvalidInput if it is neither IPv4 nor IPv6."""
+    """Return the address. Raises InvalidInput if it is neither IPv4 nor IPv6."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

@@ -94,14 +94,14 @@ class DomainSpec:
 
 
 def power_states(connection: t.Any) -> dict[str, int]:
-    """uuid -> power_state of all domains, whoever defined them, in one call to libvirt."""
+    """Return uuid -> power_state of all domains, whoever defined them, in one call to libvirt."""
     with libvirt_errors():
         stats_of_domains = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE)
         return {domain.UUIDString(): power_state_of(stats["state.state"]) for domain, stats in stats_of_domains}
 
 
 def definitions(connection: t.Any) -> list[str]:
-    """The XML of all domains, whoever defined them: as they run, and as they will start."""
+    """Return the XML of all domains, whoever defined them: as they run, and as they will start."""
     with libvirt_errors():
         domains = connection.listAllDomains(0)
     texts = []
@@ -113,7 +113,7 @@ def definitions(connection: t.Any) -> list[str]:
 
 
 def definitions_of(domain: t.Any) -> list[t.Any]:
-    """The XML of a domain as it runs, if it does, and as it will start, parsed."""
+    """Return the XML of a domain as it runs, if it does, and as it will start, parsed."""
     roots = []
     for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
         text = tolerating(lambda f=flags: domain.XMLDesc(f), "VIR_ERR_NO_DOMAIN")  # type: ignore[misc]
@@ -122,7 +122,7 @@ def definitions_of(domain: t.Any) -> list[t.Any]:
 
 
 def ledger_of_domain(xml: t.Any) -> str:
-    """The ledger in the metadata of a domain's XML; "" without one."""
+    """Return the ledger in the metadata of a domain's XML; "" without one."""
     owner = xml.find("metadata/{%s}owner" % OWNER_NAMESPACE)
     return "" if owner is None else str(owner.get("ledger") or "")
 
@@ -143,7 +143,7 @@ def checked_xml(spec: DomainSpec) -> None:
 
 
 def shown_xml(xml: str) -> str:
-    """The XML without passwords, for a diff."""
+    """Return the XML without passwords, for a diff."""
     root = parse(xml)
     for element in root.iterfind(".//graphics[@passwd]"):
         element.set("passwd", "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER")
@@ -165,7 +165,7 @@ def with_logins(xml: str, before: str, new: t.Collection[str] = ()) -> str:
 
 
 def with_local_disks(xml: str, before: str, uuid: str) -> str:
-    """``xml`` with the places and formats of the same local disks in the definition ``before``.
+    """Return ``xml`` with the places and formats of the same local disks in the definition ``before``.
 
     A host's settings may have changed since the disks were made: a disk that is opened in another format is lost.
     """
@@ -200,7 +200,7 @@ def _keep_nvram(root: t.Any, before: t.Any) -> bool:
 
 
 def _check_disks(spec: DomainSpec) -> None:
-    """A domain that was lost is defined for disks that are there: one without them would pass for the instance.
+    """Check that the disks of a lost domain exist, before it is defined again: without them it would pass for the instance.
 
     :raises Conflict: the host does not have them.
     """
@@ -219,7 +219,7 @@ def _check_disks(spec: DomainSpec) -> None:
 
 
 def _check_logins(spec: DomainSpec) -> None:
-    """With a domain its host loses the users with whom QEMU logs in to volumes: defined without them, it would be refused at each start.
+    """Check the logins to volumes: a host that lost the domain lost its users, too, and each start without them would fail.
 
     :raises Conflict: a target is not one of ``new_logins``.
     """
@@ -241,7 +241,7 @@ def _place(disk: t.Any) -> tuple[t.Any, ...]:
 
 
 def _logins(root: t.Any) -> t.Iterator[tuple[str, t.Any]]:
-    """(name of the source, <auth>) of each disk that has one."""
+    """Yield (name of the source, <auth>) of each disk that has one."""
     for disk in root.iterfind("devices/disk"):
         for auth in disk.iterfind(".//auth[@username]"):
             yield str(disk.find("source").get("name")), auth
@@ -285,7 +285,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
 def _ensure(
     connection: t.Any, spec: DomainSpec, check_mode: bool
 ) -> tuple[t.Any, DomainSpec, dict[str, t.Any], tuple[int, int] | None]:
-    """The domain, the spec with its name and definition, the result so far, and from where its console counts."""
+    """Return the domain, the spec with its name and definition, the result so far, and from where its console counts."""
     domain: t.Any = find_domain(connection, spec.uuid)
     before, differences = "", ["not defined"]
     if domain is None:
@@ -363,7 +363,7 @@ def _ensure(
 
 
 def device_places(xml: str) -> list[dict[str, str]]:
-    """Disks (``name``: vda) and interfaces (``mac``) of a defined domain, in its order, each with ``type``, ``bus`` and ``address``.
+    """Return the disks (``name``: vda) and interfaces (``mac``) of a defined domain, in its order, each with ``type``, ``bus`` and ``address``.
 
     libvirt decides the addresses when it defines the domain. Without a bus that Nova names both are missing.
     source: Nova's _prepare_device_bus
@@ -395,7 +395,7 @@ def _pci_address(node: t.Any) -> str:
 
 
 def _with_free_name(connection: t.Any, spec: DomainSpec) -> DomainSpec:
-    """The spec with the first of its names that no other domain has. :raises InstanceExists: others have all of them."""
+    """Return the spec with the first of its names that no other domain has. :raises InstanceExists: others have all of them."""
     others = {name: _holder(connection, name) for name in (spec.name, *spec.spare_names)}
     for name, other in others.items():
         if other in (None, spec.uuid):
@@ -408,7 +408,7 @@ def _with_free_name(connection: t.Any, spec: DomainSpec) -> DomainSpec:
 
 
 def _holder(connection: t.Any, name: str) -> str | None:
-    """The UUID of the domain with this name."""
+    """Return the UUID of the domain with this name."""
     other = tolerating(lambda: connection.lookupByName(name), "VIR_ERR_NO_DOMAIN")
     return None if other is None else str(other.UUIDString())
 
@@ -422,7 +422,7 @@ def _named(spec: DomainSpec, name: str) -> DomainSpec:
 
 
 def _define(connection: t.Any, spec: DomainSpec) -> tuple[t.Any, DomainSpec]:
-    """The defined domain, and the spec with the name that it got."""
+    """Return the defined domain, and the spec with the name that it got."""
     while True:
         try:
             with libvirt_errors():
@@ -435,7 +435,7 @@ def _define(connection: t.Any, spec: DomainSpec) -> tuple[t.Any, DomainSpec]:
 
 
 def _defined(connection: t.Any, spec: DomainSpec) -> t.Any:
-    """The defined domain, whose definition libvirt validates by its schema if it is the first of its form."""
+    """Return the defined domain, whose definition libvirt validates by its schema if it is the first of its form."""
     form = _form(spec)
     if form not in _valid_forms:
         with _validating:
@@ -445,7 +445,7 @@ def _defined(connection: t.Any, spec: DomainSpec) -> t.Any:
 
 
 def _validated(connection: t.Any, spec: DomainSpec, form: str) -> t.Any:
-    """The domain, defined with validation unless a module before found its form valid by the same schema."""
+    """Return the domain, defined with validation unless a module before found its form valid by the same schema."""
     mark = _mark(form)
     known = bool(mark) and is_remembered(VALID, mark)
     domain = connection.defineXMLFlags(spec.xml, 0 if known else libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
@@ -456,12 +456,12 @@ def _validated(connection: t.Any, spec: DomainSpec, form: str) -> t.Any:
 
 
 def _form(spec: DomainSpec) -> str:
-    """The definition without what differs between guests that are alike: name, UUID and numbers, which libvirt reads in any case."""
+    """Return the definition without what differs between guests that are alike: name, UUID and numbers, which libvirt reads in any case."""
     return _NUMBERS.sub("0", spec.xml.replace(spec.name, "").replace(spec.uuid, ""))
 
 
 def _mark(form: str) -> str:
-    """A digest of the form and of the times of the schema's files; "" if they are not there."""
+    """Return a digest of the form and of the times of the schema's files; "" if they are not there."""
     digest = hashlib.sha256(form.encode(errors="surrogateescape"))
     try:
         names = sorted(os.listdir(SCHEMA))
@@ -474,7 +474,7 @@ def _mark(form: str) -> str:
 
 
 def is_remembered(kind: str, mark: str) -> bool:
-    """Whether remember() was called for this. :arg kind, mark: names of a folder and a file"""
+    """Return whether remember() was called for this. :arg kind, mark: names of a folder and a file"""
     with contextlib.suppress(OSError, UnsafeFolder), own_folder(os.path.join(REMEMBERED, kind), 0o700) as folder:
         os.stat(mark, dir_fd=folder)
         return True
@@ -599,7 +599,7 @@ def _undefine(domain: t.Any) -> None:
 
 
 def log_path_of(xml: str) -> str:
-    """The log file of the domain's first serial port or console; "" without one."""
+    """Return the log file of the domain's first serial port or console; "" without one."""
     root = parse(xml)
     places = ["devices/%s[1]/log[1][@file]" % kind for kind in ("serial", "console")]
     places += ["devices/%s[1][@type='file']/source[@path]" % kind for kind in ("serial", "console")]
@@ -608,13 +608,13 @@ def log_path_of(xml: str) -> str:
 
 
 def log_is_appended(xml: str) -> bool:
-    """Whether a start appends to the log (libvirt's default is to truncate it)."""
+    """Return whether a start appends to the log (libvirt's default is to truncate it)."""
     root = parse(xml)
     return any(root.find("devices/%s/*[@append='on']" % path) is not None for path in ("serial", "console"))
 
 
 def checked_pattern(pattern: str) -> re.Pattern[str]:
-    """The compiled pattern. Raises InvalidInput if it is not a regular expression."""
+    """Return the compiled pattern. Raises InvalidInput if it is not a regular expression."""
     try:
         return re.compile(pattern, re.MULTILINE)
     except re.error as error:

@@ -30,7 +30,7 @@ _printing = threading.Lock()
 
 
 def say(**words: t.Any) -> None:
-    """One line."""
+    """Print one line."""
     with _printing:
         try:
             sys.stdout.write("bootflow " + json.dumps(words) + "\n")
@@ -40,7 +40,7 @@ def say(**words: t.Any) -> None:
 
 
 def boot_id() -> str:
-    """The kernel's name for this start of the host."""
+    """Return the kernel's name for this start of the host."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -49,13 +49,13 @@ def boot_id() -> str:
 
 
 def fail(text: t.Any) -> t.NoReturn:
-    """The last line."""
+    """Print the last line, and end."""
     say(error=str(text))
     os._exit(1)
 
 
 def is_ending() -> bool:
-    """Whether systemd shuts this host down: its guests end then, and not by their own will."""
+    """Return whether systemd shuts this host down: its guests end then, and not by their own will."""
     if not os.path.isdir("/run/systemd/system"):
         return False
     try:
@@ -69,7 +69,7 @@ def is_ending() -> bool:
 
 
 def on_event(connection: t.Any, domain: t.Any, event: int, detail: int, dummy: t.Any) -> None:
-    """Called by libvirt."""
+    """Print an event. Called by libvirt."""
     job = -1
     if (event, detail) == (libvirt.VIR_DOMAIN_EVENT_SUSPENDED, libvirt.VIR_DOMAIN_EVENT_SUSPENDED_MIGRATED):
         try:
@@ -80,7 +80,7 @@ def on_event(connection: t.Any, domain: t.Any, event: int, detail: int, dummy: t
 
 
 def states(connection: t.Any, uuids: t.Iterable[str] | None) -> dict[str, int]:
-    """uuid -> virDomainState, of the domains that exist."""
+    """Return uuid -> virDomainState, of the domains that exist."""
     if uuids is None:
         state_of_uuid = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_STATE)
         return {domain.UUIDString(): stats["state.state"] for domain, stats in state_of_uuid}
@@ -110,7 +110,7 @@ def answer(connection: t.Any) -> t.NoReturn:
 
 
 def main(uri: str) -> t.NoReturn:
-    """:arg uri: of libvirt."""
+    """Listen to events. :arg uri: of libvirt."""
     if libvirt is None:
         fail("%s has no libvirt (package python3-libvirt)" % sys.executable)
     libvirt.registerErrorHandler(lambda context, error: None, None)

@@ -38,7 +38,7 @@ NETWORK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
 
 
 def ensure_networks(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
-    """{outcomes by name, reservations by MAC address, diff}; see the module for the fields.
+    """Return {outcomes by name, reservations by MAC address, diff}; see the module for the fields.
 
     :arg params: the options of the module
     :raises BootflowError: libvirt does not answer, or two items have one key.
@@ -60,7 +60,7 @@ def ensure_networks(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str
 
 
 def _network_spec(args: t.Mapping[str, t.Any]) -> NetworkSpec:
-    """A NetworkSpec from an element of the option networks."""
+    """Return a NetworkSpec from an element of the option networks."""
     return NetworkSpec(
         name=args["name"],
         type=args["type"],

@@ -68,7 +68,7 @@ def set_password(connection: t.Any, spec: PasswordSpec, check_mode: bool = False
 
 @contextlib.contextmanager
 def _limited(domain: t.Any) -> t.Iterator[None]:
-    """A guest's agent may accept a command and never answer it."""
+    """Limit the time of a command: a guest's agent may accept it and never answer."""
     with contextlib.suppress(libvirt.libvirtError):
         domain.agentSetResponseTimeout(ANSWER, 0)
     try:
@@ -79,7 +79,7 @@ def _limited(domain: t.Any) -> t.Iterator[None]:
 
 
 def _explained(error: t.Any, spec: PasswordSpec) -> Exception:
-    """libvirt's error as one of ours, without the password."""
+    """Return libvirt's error as one of ours, without the password."""
     text = str(error.get_error_message() or error).strip()
     if is_code(error, *_NO_ANSWER):
         return GuestAgentUnresponsive()

@@ -91,6 +91,6 @@ def _devices(xml: str) -> dict[str, str]:
 
 
 def _address(place: t.Any) -> str:
-    """As "0000:0a:00.1"."""
+    """Return the address as "0000:0a:00.1"."""
     domain, bus, slot, function = (int(place.get(part) or "0", 16) for part in _PARTS)
     return "%04x:%02x:%02x.%x" % (domain, bus, slot, function)

@@ -98,7 +98,7 @@ def _ensure(connection: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t
 
 
 def _shut_down(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
-    """The guest is asked until it is off or its time is over, and then loses its power (``forced``). A crashed one hears nothing, and its
+    """Ask the guest to shut down until it is off or its time is over; then cut its power (``forced``). A crashed one hears nothing, and its
     host still has its memory. One that is off and has its memory in a file loses that.
     """
     state = power_state(domain)
@@ -130,7 +130,7 @@ def _cut_off_crashed(domain: t.Any) -> None:
 
 
 def _run(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
-    """As a boot starts its guest, by the definition that the host has of it, and from its saved memory if it was suspended."""
+    """Start the guest as a boot does, by the host's definition of it, and from its saved memory if it was suspended."""
     crashed = power_state(domain) == CRASHED
     if crashed and not check_mode:  # to libvirt it is active
         _cut_off_crashed(domain)
@@ -163,7 +163,7 @@ def _definition(domain: t.Any) -> str:
 
 
 def _reboot(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
-    """The guest is asked to shut down, and started when it has; one that restarts by itself is left to it.
+    """Ask the guest to shut down, and start it afterwards; a guest that restarts by itself is left alone.
 
     ``restarted`` is false of a guest that did neither in time, was not running, or did not start: it has to be reset.
     """
@@ -191,7 +191,7 @@ def _reboot(connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool)
 
 
 def _pause(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
-    """The guest's CPUs stop; its memory stays where it is."""
+    """Stop the guest's CPUs; its memory stays in place."""
     changed = _state_of_living(domain, "paused") != POWER_PAUSED
     if changed and not check_mode:
         progress.mark_changed()
@@ -201,7 +201,7 @@ def _pause(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bool
 
 
 def _unpause(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
-    """A paused guest goes on."""
+    """Resume a paused guest."""
     changed = _state_of_living(domain, "unpaused") == POWER_PAUSED
     if changed and not check_mode:
         progress.mark_changed()
@@ -212,7 +212,7 @@ def _unpause(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bo
 
 
 def _save(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
-    """The guest's memory is written to a file of libvirt's, from which its next start goes on (managed save).
+    """Write the guest's memory to a file of libvirt's, from which its next start continues (managed save).
 
     Its host's PCI devices are taken from it before, and given back by _run().
     """
@@ -235,7 +235,7 @@ def _save(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) 
 
 
 def _interrupt(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: bool) -> dict[str, t.Any]:
-    """A non-maskable interrupt. What the guest makes of it, as a rule a dump and a restart, is the guest's own."""
+    """Send a non-maskable interrupt. The guest decides what follows, as a rule a dump and a restart."""
     _state_of_living(domain, "interrupted")
     if not check_mode:
         progress.mark_changed()
@@ -245,7 +245,7 @@ def _interrupt(_connection: t.Any, domain: t.Any, _spec: PowerSpec, check_mode: 
 
 
 def _state_of_living(domain: t.Any, verb: str) -> int:
-    """The power state of a guest that is not off. :raises LibvirtError: it is off."""
+    """Return the power state of a guest that is not off. :raises LibvirtError: it is off."""
     state = power_state(domain)
     if state in OFF:
         raise LibvirtError(
@@ -257,7 +257,7 @@ def _state_of_living(domain: t.Any, verb: str) -> int:
 
 
 def _set_clock(domain: t.Any) -> None:
-    """The guest's clock stood still. Its agent sets it, if there is one. source: Nova's sync_guest_time"""
+    """Set the guest's clock, which stood still, with its agent, if there is one. source: Nova's sync_guest_time"""
     with contextlib.suppress(libvirt.libvirtError):
         domain.setTime({"seconds": int(time.time()), "nseconds": 0}, 0)
 

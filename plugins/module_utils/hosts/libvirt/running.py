@@ -30,18 +30,18 @@ _LOGIN_USER = re.compile(r"<auth\s[^>]*?username=[\"']([^\"'>]+)")
 
 
 def power_state(domain: t.Any) -> int:
-    """Nova's number of libvirt's state. Raises one of our errors if the domain is gone."""
+    """Return Nova's number of libvirt's state. Raises one of our errors if the domain is gone."""
     with libvirt_errors():
         return power_state_of(domain.state()[0])
 
 
 def find_domain(connection: t.Any, uuid: str) -> t.Any | None:
-    """The domain with this UUID; None without one."""
+    """Return the domain with this UUID; None without one."""
     return tolerating(lambda: connection.lookupByUUIDString(uuid), "VIR_ERR_NO_DOMAIN")
 
 
 def was_paused(domain: t.Any) -> bool:
-    """Whether a user paused the domain: domains also show as paused while they start, are saved or migrate."""
+    """Return whether a user paused the domain: domains also show as paused while they start, are saved or migrate."""
     with libvirt_errors():
         state, reason = domain.state()[:2]
     by_hand = (libvirt.VIR_DOMAIN_PAUSED_UNKNOWN, libvirt.VIR_DOMAIN_PAUSED_USER)
@@ -49,7 +49,7 @@ def was_paused(domain: t.Any) -> bool:
 
 
 def is_restored(domain: t.Any) -> bool:
-    """Whether the domain has its saved memory, and did not go on with it: who started it was killed, or found an interface missing.
+    """Return whether the domain has its saved memory, and did not go on with it: who started it was killed, or found an interface missing.
 
     One that comes from another host looks alike: this is asked of suspended instances, which never do.
     """
@@ -59,7 +59,7 @@ def is_restored(domain: t.Any) -> bool:
 
 
 def known_power_state(connection: t.Any, uuid: str) -> dict[str, int]:
-    """{power_state} of a guest whose restart failed: NOSTATE where the host has no domain of it. Empty where libvirt does not tell."""
+    """Return {power_state} of a guest whose restart failed: NOSTATE where the host has no domain of it. Empty where libvirt does not tell."""
     with contextlib.suppress(BootflowError):
         domain = find_domain(connection, uuid)
         return {"power_state": NOSTATE if domain is None else power_state(domain)}
@@ -72,7 +72,7 @@ def is_active(domain: t.Any) -> bool:
 
 
 def login_users(*texts: t.Any) -> set[str]:
-    """The users with whom QEMU logs in to volumes, in definitions of domains or disks: no output has them."""
+    """Return the users with whom QEMU logs in to volumes, in definitions of domains or disks: no output has them."""
     return {user for text in texts for user in _LOGIN_USER.findall(text or "")}
 
 
@@ -129,7 +129,7 @@ def ask(domain: t.Any, seconds: float, hears: t.Callable[[], bool]) -> bool:
 
 
 def run_is_gone() -> bool:
-    """Whether the run that started this module is gone: its other end of our output is closed.
+    """Return whether the run that started this module is gone: its other end of our output is closed.
 
     By then another run may have looked at the guest, and found it running.
     """
@@ -139,7 +139,7 @@ def run_is_gone() -> bool:
 
 
 def refuse_gone(uuid: str) -> None:
-    """:raises RemoteError: the run that started this module is gone: another one has the guest, which is left as it is."""
+    """Check the run. :raises RemoteError: the run that started this module is gone: another one has the guest, which is left as it is."""
     if run_is_gone():
         raise RemoteError(reason="guest %s is left as it is: the run that asked for this is gone" % uuid)
 
@@ -183,7 +183,7 @@ def wait_for_state(domain: t.Any, wanted: int, name: str, seconds: float) -> Non
 
 
 def ended(name: str) -> LibvirtError:
-    """The error of the guest ``name``, which did not stay on."""
+    """Return the error of the guest ``name``, which did not stay on."""
     return LibvirtError(
         reason="guest %s ended right after its start" % name,
         remedy="See /var/log/libvirt/qemu/%s.log on the host." % name,

@@ -21,20 +21,20 @@ from .connection import libvirt, libvirt_errors, tolerating
 
 
 def secret_config(iqn: str, ephemeral: bool = True) -> SecretConfig:
-    """The definition of a target's secret: private, so that libvirt passes its value only to QEMU."""
+    """Return the definition of a target's secret: private, so that libvirt passes its value only to QEMU."""
     return SecretConfig(
         ephemeral=ephemeral, private=True, uuid=secret_uuid(iqn), usage_type="iscsi", usage_target=check_iqn(iqn)
     )
 
 
 def find_secret(connection: t.Any, iqn: str) -> t.Any:
-    """The secret of a target, whoever created it; None without one."""
+    """Return the secret of a target, whoever created it; None without one."""
     usage = (libvirt.VIR_SECRET_USAGE_TYPE_ISCSI, check_iqn(iqn))
     return tolerating(lambda: connection.secretLookupByUsage(*usage), "VIR_ERR_NO_SECRET")
 
 
 def secrets_there(connection: t.Any) -> list[str]:
-    """The targets whose secret we defined in libvirt; secrets of others have other UUIDs."""
+    """Return the targets whose secret we defined in libvirt; secrets of others have other UUIDs."""
     # A libvirt without secrets has none of ours.
     all_secrets = tolerating(lambda: connection.listAllSecrets(0), "VIR_ERR_NO_SUPPORT")
     with libvirt_errors():

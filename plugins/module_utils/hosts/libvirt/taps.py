@@ -86,13 +86,13 @@ def _active_bridge(connection: t.Any, name: str) -> str:
 
 
 def _masters() -> dict[str, str]:
-    """Interface of the host -> what it is on; "": nothing."""
+    """Return interface of the host -> its bridge or other master; "": none."""
     answer = run([program("ip", "iproute2"), "-json", "link", "show"], timeout=60)
     return {str(link["ifname"]): str(link.get("master") or "") for link in json.loads(answer.stdout or "[]")}
 
 
 def bridge_of(network: t.Any) -> str:
-    """The name of the bridge of a libvirt network; "" if there is none."""
+    """Return the name of the bridge of a libvirt network; "" if there is none."""
     try:
         return str(network.bridgeName() or "")
     except libvirt.libvirtError:

@@ -26,14 +26,14 @@ POLL = 0.05  # seconds
 
 
 def devices_of(domain: t.Any) -> list[str]:
-    """The host interfaces of an active domain, as named by libvirt."""
+    """Return the host interfaces of an active domain, as named by libvirt."""
     with libvirt_errors():
         live = ElementTree.fromstring(domain.XMLDesc(0))
     return [str(target.get("dev")) for target in live.iterfind("devices/interface/target[@dev]")]
 
 
 def is_plugged(device: str) -> bool:
-    """Whether this interface exists in our network namespace and is up (/sys may show that of another namespace)."""
+    """Return whether this interface exists in our network namespace and is up (/sys may show that of another namespace)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             answer = fcntl.ioctl(probe, SIOCGIFFLAGS, struct.pack("16sH14x", device.encode()[:15], 0))

@@ -45,7 +45,7 @@ class Sockets:
     name: str  # of the domain
 
     def path(self, channel: str) -> str:
-        """The socket of one of CHANNELS."""
+        """Return the socket of one of CHANNELS."""
         return os.path.join(self.folder, channel[0]) + _ENDING + self.name
 
 
@@ -71,7 +71,7 @@ def sockets_of(token: str, domain: str) -> Sockets:
 
 
 def make_folder(sockets: Sockets, user: int, group: int, mode: int = 0o700) -> None:
-    """The folder. By default QEMU (``user``, which may be another one than root) and root alone may do something there."""
+    """Make the folder. By default only QEMU (``user``, which may be another one than root) and root may use it."""
     os.makedirs(_ROOT, 0o755, exist_ok=True)
     os.mkdir(sockets.folder, 0o700)
     os.chown(sockets.folder, user, group)

@@ -84,7 +84,7 @@ def make_disks(
 def disks_here(
     instances_path: str, uuid: str, disks: t.Sequence[Disk], devices: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> dict[str, LocalDisk]:
-    """The guest's local disks as its definition has them here, by its names for them.
+    """Return the guest's local disks as its definition has them here, by its names for them.
 
     :arg disks: see core.guest.arriving_disks.checked_disks(). :arg devices: as make_disks() returned them
     """

@@ -50,7 +50,7 @@ class Gate(Server):
     def __init__(
         self, guests: t.Sequence[Guest], libvirt_socket: str, stop: str, seconds: float, patience: float = 600.0
     ):
-        """:arg patience: seconds that it waits for the first word, while other hosts are prepared."""
+        """Prepare the gate. :arg patience: seconds that it waits for the first word, while other hosts are prepared."""
         super().__init__(stop, seconds)
         self.guests = guests
         self.libvirt_socket = libvirt_socket
@@ -125,7 +125,7 @@ class Gate(Server):
 
 
 def _user_of(connection: socket.socket) -> int:
-    """The user whose process listens at the other end."""
+    """Return the user whose process listens at the other end."""
     size = struct.calcsize("3i")
     _pid, user, _group = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     return int(user)

@@ -28,7 +28,7 @@ _UNCACHED = ("none", "directsync")  # source: libvirt's qemuMigrationSrcIsSafe
 
 
 def leaving(connection: t.Any, uuid: str) -> t.Any:
-    """The domain of a guest that runs or is paused.
+    """Return the domain of a guest that runs or is paused.
 
     :raises InstanceNotFound: the host has no such domain. :raises MigrationPreCheckError: it is off.
     """
@@ -105,7 +105,7 @@ def describe(
 
 
 def _written_drive(xml: t.Any, path: str) -> str:
-    """The name of a config drive that the guest can write to (vfat): libvirt copies it as the disks. "" for a CD-ROM, or none."""
+    """Return the name of a config drive that the guest can write to (vfat): libvirt copies it as the disks. "" for a CD-ROM, or none."""
     for disk in xml.iterfind("devices/disk[@device='disk']"):
         source = disk.find("source")
         if source is not None and source.get("file") == path and disk.find("readonly") is None:
@@ -114,7 +114,7 @@ def _written_drive(xml: t.Any, path: str) -> str:
 
 
 def _volume_of(disk: t.Any) -> str | None:
-    """The id of the volume that a disk is; None: it is none."""
+    """Return the id of the volume that a disk is; None: it is none."""
     if disk.get("type") not in ("block", "network"):
         return None
     alias = disk.find("alias")
@@ -122,7 +122,7 @@ def _volume_of(disk: t.Any) -> str | None:
 
 
 def _described(disk: t.Any, uuid: str) -> dict[str, str]:
-    """:raises MigrationPreCheckError: the host may keep something of the volume that the guest has written."""
+    """Describe a volume. :raises MigrationPreCheckError: the host may keep something of the volume that the guest has written."""
     target, driver = disk.find("target").get("dev"), disk.find("driver")
     cache = "default" if driver is None else driver.get("cache") or "default"
     if cache not in _UNCACHED and disk.find("readonly") is None:
@@ -134,7 +134,7 @@ def _described(disk: t.Any, uuid: str) -> dict[str, str]:
 
 
 def _disks(domain: t.Any, xml: t.Any, folder: str, uuid: str) -> t.Iterator[dict[str, t.Any]]:
-    """The local disks, each with its record in disk.info and its size now; ``mounted``: in a file system on a logical volume."""
+    """Yield the local disks, each with its record in disk.info and its size now; ``mounted``: in a file system on a logical volume."""
     known = recorded_paths(folder)
     for disk in xml.iterfind("devices/disk"):
         source, target = disk.find("source"), disk.find("target").get("dev")
@@ -164,7 +164,7 @@ def definition_there(
     volumes: t.Mapping[str, str] | None = None,
     devices: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
 ) -> str:
-    """The definition of the guest on its new host: its files are in ``folder_there``, its volumes and logical volumes where that host has them,
+    """Return the definition of the guest on its new host: its files are in ``folder_there``, its volumes and logical volumes where that host has them,
     and none of its disks is a layer over another file.
 
     :arg pins: its host CPUs and cells there, see core.guest.numa.pins().
@@ -227,7 +227,7 @@ def _pin(root: t.Any, pins: t.Mapping[str, t.Any]) -> None:
 
 
 def _put_on(source: t.Any, device: t.Mapping[str, t.Any]) -> None:
-    """The source is the logical volume on the new host, or its beginning: QEMU copies a disk only to one of the same size."""
+    """Set the source to the logical volume on the new host, or its beginning: QEMU copies a disk only to one of the same size."""
     source.set("dev", device["path"])
     for slices in source.findall("slices"):
         source.remove(slices)
@@ -237,7 +237,7 @@ def _put_on(source: t.Any, device: t.Mapping[str, t.Any]) -> None:
 
 
 def _put_there(disk: t.Any, disk_there: t.Any) -> None:
-    """The source of a disk, and how QEMU reaches it, as the new host has them; what the guest sees of it stays."""
+    """Replace the source of a disk, and QEMU's access to it, by the new host's; the guest sees the same disk."""
     disk.set("type", disk_there.get("type"))
     for tag in ("auth", "source"):
         for element in disk.findall(tag):

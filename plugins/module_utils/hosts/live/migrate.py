@@ -202,7 +202,7 @@ def _has_left(domain: t.Any) -> bool:
 
 
 def _go_on(domain: t.Any) -> None:
-    """A guest that was stopped so that its migration comes to an end, which failed, goes on."""
+    """Resume a guest that was stopped for the end of its migration, which failed."""
     with libvirt_errors():
         state, reason = domain.state()[:2]
     if state == libvirt.VIR_DOMAIN_PAUSED and reason == libvirt.VIR_DOMAIN_PAUSED_USER:

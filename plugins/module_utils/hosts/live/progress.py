@@ -35,14 +35,14 @@ class Told:
         self.written_at = 0.0
 
     def record_stats(self, uuid: str, stats: t.Mapping[str, t.Any]) -> None:
-        """:arg stats: libvirt's statistics of the guest's job"""
+        """Record a guest's progress. :arg stats: libvirt's statistics of the guest's job"""
         with self.lock:
             self.guests[uuid] = {name: int(stats.get(name) or 0) for name in FIELDS}
             if time.monotonic() >= self.written_at + _PAUSE:
                 self._write()
 
     def over(self, uuid: str) -> None:
-        """The guest is not on its way any more."""
+        """Drop a guest that does not migrate any more."""
         with self.lock:
             if self.guests.pop(uuid, None) is not None:
                 self._write()
@@ -54,7 +54,7 @@ class Told:
                 remove_files(self.path, self.path + ".part")
 
     def _write(self) -> None:
-        """Neither a full disk nor anything else of this ends a migration."""
+        """Write the file. Neither a full disk nor another error of this ends a migration."""
         if not self.path:
             return
         with contextlib.suppress(OSError, BootflowError), own_folder(FOLDER, 0o700):

@@ -83,7 +83,7 @@ def start(sockets: Sockets, place: Place, token: str, owner: tuple[int, int], se
 
 
 def end(sockets: Sockets) -> None:
-    """The migration is over: its sockets are gone, and the process ends when nothing goes through them any more."""
+    """End the relay after the migration: its sockets are gone, and the process ends when nothing goes through them any more."""
     remove_folder(sockets)
 
 
@@ -108,7 +108,7 @@ class _Relay:
         self.beat_at = 0.0
 
     def _is_wanted(self) -> bool:
-        """Whether a connection may still come: guests of a run wait for each other."""
+        """Return whether a connection may still come: guests of a run wait for each other."""
         if select.select([self.starter], [], [], 0)[0]:  # the end of the pipe
             return time.monotonic() < self.idle_until
         self.idle_until = time.monotonic() + _IDLE

@@ -121,7 +121,7 @@ class Filter:
         return answers
 
     def inwards(self, data: bytes) -> bytes:
-        """The messages of ``data``, and of what came before, that are whole and may pass. A call that may not is answered.
+        """Return the messages of ``data``, and of what came before, that are whole and may pass. A call that may not is answered.
 
         :raises Refused: a message that libvirt would not send.
         """
@@ -141,7 +141,7 @@ class Filter:
         return passed
 
     def _refusal(self, message: bytes) -> bytes:
-        """The answer to a call that may not pass; b"" for a message that may."""
+        """Return the answer to a call that may not pass; b"" for a message that may."""
         _size, program, version, procedure, kind, serial, status = _HEADER.unpack_from(message)
         if version != 1 or status != 0:
             raise Refused("a message of another version")
@@ -169,7 +169,7 @@ class Filter:
     # --- each call
 
     def _nothing(self, body: _Reader) -> None:
-        """It has no values."""
+        """Check that the call has no values."""
 
     def _supports_feature(self, body: _Reader) -> None:
         body.number()
@@ -179,7 +179,7 @@ class Filter:
             raise Refused("it opens another hypervisor than %s" % _URI.decode())
 
     def _prepare(self, body: _Reader) -> None:
-        """The guest is to come: its definition, where its memory and disks go, and a cookie."""
+        """Check the call that prepares the guest: its definition, where its memory and disks go, and a cookie."""
         if self.prepared:
             raise Refused("the guest has already arrived")
         given = self._parameters(body)
@@ -191,7 +191,7 @@ class Filter:
         self.prepared = True
 
     def _finish(self, body: _Reader) -> None:
-        """The guest is there, or was given up (``cancelled``)."""
+        """Check the call that ends the migration: the guest is here, or was given up (``cancelled``)."""
         if not self.prepared:
             raise Refused("the guest has not arrived yet")
         self._parameters(body)
@@ -212,7 +212,7 @@ class Filter:
             raise Refused("the flags %#x" % flags)
 
     def _parameters(self, body: _Reader) -> dict[str, list[t.Any]]:
-        """libvirt's typed parameters, by name."""
+        """Return libvirt's typed parameters, by name."""
         given: dict[str, list[t.Any]] = {}
         count = body.number()
         if count > 1000:
@@ -263,7 +263,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _error(program: int, procedure: int, serial: int, reason: str) -> bytes:
-    """The answer to a call that failed: libvirt on the other host shows ``reason``."""
+    """Return the answer to a call that failed: libvirt on the other host shows ``reason``."""
     reason = "host %s refuses: %s" % (os.uname().nodename, reason)
 
     def text(value: str) -> bytes:

@@ -13,7 +13,7 @@ from ..libvirt.connection import libvirt
 
 
 def moving_of(domain: t.Any) -> str:
-    """One of MOVING; "" for a guest that is here and stays, or is off, and libvirt does not know why. :raises libvirtError: the domain is gone."""
+    """Return one of MOVING; "" for a guest that is here and stays, or is off, and libvirt does not know why. :raises libvirtError: the domain is gone."""
     state, reason = domain.state()[:2]
     if state == libvirt.VIR_DOMAIN_SHUTOFF:
         return {

@@ -46,7 +46,7 @@ def check(connection: t.Any, guest: t.Mapping[str, t.Any]) -> None:
 
 
 def _check_cpu(connection: t.Any, guest: t.Mapping[str, t.Any]) -> None:
-    """source: Nova's _compare_cpu. With its flag libvirt says what the CPU lacks."""
+    """Check the CPU. source: Nova's _compare_cpu. With its flag libvirt reports the missing features."""
     result: int
     tells = libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE
     try:
@@ -62,7 +62,7 @@ def _check_cpu(connection: t.Any, guest: t.Mapping[str, t.Any]) -> None:
 
 
 def qemu_owner(connection: t.Any, virt_type: str) -> tuple[int, int]:
-    """The user and the group of QEMU's processes."""
+    """Return the user and the group of QEMU's processes."""
     with libvirt_errors():
         capabilities = parse(connection.getCapabilities())
     for model in capabilities.iterfind("host/secmodel"):
@@ -74,14 +74,14 @@ def qemu_owner(connection: t.Any, virt_type: str) -> tuple[int, int]:
 
 
 def emulators(connection: t.Any) -> list[str]:
-    """The programs that libvirt runs guests with on this host."""
+    """Return the programs that libvirt runs guests with on this host."""
     with libvirt_errors():
         capabilities = parse(connection.getCapabilities())
     return sorted({(node.text or "").strip() for node in capabilities.iterfind("guest/arch//emulator")})
 
 
 def libvirt_socket(uri: str) -> str:
-    """Where libvirt listens on this host. :raises HypervisorUnavailable: nowhere."""
+    """Return where libvirt listens on this host. :raises HypervisorUnavailable: nowhere."""
     named = urllib.parse.parse_qs(urllib.parse.urlsplit(uri).query).get("socket")
     for path in named or _SOCKETS:
         if os.path.exists(path):

@@ -95,12 +95,12 @@ class LogicalVolume:
 
     @property
     def is_open(self) -> bool:
-        """A guest, an export or a program has it open."""
+        """Return whether a guest, an export or a program has it open."""
         return self.attr[5:6] == "o"
 
     @property
     def is_invalid(self) -> bool:
-        """A snapshot that overflowed, or a pool that failed: the content is lost or unreadable."""
+        """Return whether a snapshot overflowed, or a pool failed: the content is lost or unreadable."""
         return self.attr[4:5] in ("I", "S") or self.attr[8:9] == "F"
 
 
@@ -123,11 +123,11 @@ class VolumeGroup:
     ledger_id: str = ""  # volumes with the mark of another ledger are not ours; "": all with our tags are
 
     def rounded(self, size: int) -> int:
-        """``size`` rounded up to whole extents."""
+        """Round ``size`` up to whole extents."""
         return -(-size // self.extent_size) * self.extent_size
 
     def snapshots_of(self, name: str) -> list[LogicalVolume]:
-        """The logical volumes whose origin is this one."""
+        """Return the logical volumes whose origin is this one."""
         return [lv for lv in self.lvs.values() if lv.origin == name]
 
     def path(self, name: str) -> str:
@@ -139,7 +139,7 @@ def _number(text: str, kind: t.Callable[[str], t.Any], nothing: t.Any) -> t.Any:
 
 
 def parse_report(text: str) -> VolumeGroup:
-    """The group in the JSON of ``lvm fullreport``.
+    """Return the group in the JSON of ``lvm fullreport``.
 
     :raises VolumeBackendAPIException: the text is not such a report, or not of exactly one group.
     """
@@ -250,7 +250,7 @@ def no_room(where: str, reason: str) -> VolumeBackendAPIException:
 
 
 def read_group(vg: str, ledger_id: str = "") -> VolumeGroup:
-    """The volume group with its content, read by one command.
+    """Return the volume group with its content, read by one command.
 
     :arg ledger_id: the ledger for which it is read.
     :raises DriverNotInitialized: the group does not exist.
@@ -291,7 +291,7 @@ def check_group(group: VolumeGroup, pool: str = "") -> None:
 
 
 def is_full(group: VolumeGroup, pool: str) -> bool:
-    """Whether the thin pool has no space for new volumes or writes."""
+    """Return whether the thin pool has no space for new volumes or writes."""
     lv = group.lvs[pool]
     return (lv.data_percent or 0.0) >= 100.0 or (lv.metadata_percent or 0.0) >= 100.0
 
@@ -303,7 +303,7 @@ def pool_full(group: VolumeGroup, pool: str) -> VolumeBackendAPIException:
 
 
 def pool_room(group: VolumeGroup, pool: str) -> int:
-    """Unwritten bytes of the thin pool."""
+    """Return the unwritten bytes of the thin pool."""
     lv = group.lvs[pool]
     return int(lv.size * (100.0 - (lv.data_percent or 0.0)) / 100)
 
@@ -358,7 +358,7 @@ def create_thick_snapshot(vg: str, origin: str, name: str, size: int, tags: t.It
 
 
 def snapshot_room(group: VolumeGroup, origin_size: int) -> int:
-    """The size with which a thick snapshot can never overflow: that of the origin, and 16 bytes for each chunk of 4 KiB."""
+    """Return the size with which a thick snapshot can never overflow: that of the origin, and 16 bytes for each chunk of 4 KiB."""
     return group.rounded(origin_size + origin_size // 256 + group.extent_size)
 
 

@@ -40,7 +40,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
 def checked_tag(value: str) -> str:
-    """A tag in LVM's alphabet.
+    """Return a tag in LVM's alphabet.
 
     :raises InvalidInput: other characters, a leading "-", or longer than 1024.
     """
@@ -50,7 +50,7 @@ def checked_tag(value: str) -> str:
 
 
 def lv_name(kind: str, item_id: str, ledger_id: str = "") -> str:
-    """The logical volume's name for the volume or snapshot (UUID), or for the image (its sha256), which each ledger caches for itself."""
+    """Return the logical volume's name for the volume or snapshot (UUID), or for the image (its sha256), which each ledger caches for itself."""
     if kind == IMAGE:
         if not _SHA256.match(item_id):
             raise InvalidInput(reason="%r is not a sha256" % (item_id,))
@@ -59,7 +59,7 @@ def lv_name(kind: str, item_id: str, ledger_id: str = "") -> str:
 
 
 def owner_tags(kind: str, item_id: str, project: str = "", source: str = "", ledger_id: str = "") -> list[str]:
-    """The tags of a new logical volume.
+    """Return the tags of a new logical volume.
 
     :arg source: "volume/<id>", "snapshot/<id>", "image/<sha256>", or "" for an empty one.
     """
@@ -74,25 +74,25 @@ def owner_tags(kind: str, item_id: str, project: str = "", source: str = "", led
 
 
 def project_text(project: str) -> str:
-    """A project's name in LVM's alphabet: its other bytes are ``#`` and two hexadecimal digits. What is too long for a tag is cut."""
+    """Return a project's name in LVM's alphabet: its other bytes are ``#`` and two hexadecimal digits. What is too long for a tag is cut."""
     escaped = _UNSAFE.sub(lambda match: b"#%02x" % ord(match.group()), project.encode("utf-8"))
     return escaped[:_PROJECT_LENGTH].decode("ascii")
 
 
 def project_of(tags: t.Iterable[str]) -> str:
-    """The project's name from the tags; "" without one."""
+    """Return the project's name from the tags; "" without one."""
     escaped = tag_value(tags, "project").encode("utf-8")
     return _ESCAPE.sub(lambda match: bytes.fromhex(match.group(1).decode("ascii")), escaped).decode("utf-8", "replace")
 
 
 def tag_value(tags: t.Iterable[str], word: str) -> str:
-    """The value of the tag ``bootflow.<word>=``; "" without one."""
+    """Return the value of the tag ``bootflow.<word>=``; "" without one."""
     start = "bootflow.%s=" % word
     return next((tag[len(start) :] for tag in sorted(tags) if tag.startswith(start)), "")
 
 
 def tag_values(tags: t.Iterable[str], word: str) -> list[str]:
-    """All values of the tags ``bootflow.<word>=``."""
+    """Return all values of the tags ``bootflow.<word>=``."""
     start = "bootflow.%s=" % word
     return sorted(tag[len(start) :] for tag in tags if tag.startswith(start))
 

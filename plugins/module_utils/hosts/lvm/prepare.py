@@ -57,7 +57,7 @@ class Plan:
 
 
 def wanted_of(args: t.Mapping[str, t.Any]) -> Wanted:
-    """:raises InvalidInput: a name is not valid for LVM, or a device is not an absolute path."""
+    """Read the options. :raises InvalidInput: a name is not valid for LVM, or a device is not an absolute path."""
     vg = checked_lvm_name(args.get("volume_group") or "cinder-volumes", "volume group")
     pool = ""
     if args.get("provisioning") == "thin":
@@ -70,7 +70,7 @@ def wanted_of(args: t.Mapping[str, t.Any]) -> Wanted:
 
 
 def physical_volumes() -> dict[str, str]:
-    """{real path of the device: name of its group, or "" without a group}."""
+    """Return {real path of the device: name of its group, or "" without a group}."""
     done = lvm.run_lvm("pvs", "--reportformat", "json", "-o", "pv_name,vg_name")
     try:
         rows = json.loads(done.stdout)["report"][0]["pv"]
@@ -80,7 +80,7 @@ def physical_volumes() -> dict[str, str]:
 
 
 def signatures(device: str) -> list[str]:
-    """The content of the device according to wipefs (util-linux): ext4, gpt, LVM2_member..."""
+    """Return the content of the device according to wipefs (util-linux): ext4, gpt, LVM2_member..."""
     done = run([program("wipefs", "util-linux"), "--no-act", "--json", device], timeout=60)
     entries = json.loads(done.stdout)["signatures"] if done.stdout.strip() else []
     return [entry["type"] for entry in entries]
@@ -111,7 +111,7 @@ def _is_ours(vg: str) -> bool:
 
 
 def _content(device: str, pvs: t.Mapping[str, str]) -> str:
-    """The content of the device; "" if it is empty (or a physical volume without a group)."""
+    """Return the content of the device; "" if it is empty (or a physical volume without a group)."""
     group = pvs.get(os.path.realpath(device))
     if group:
         return "a physical volume of volume group %s" % group
@@ -229,7 +229,7 @@ class _Preparation:
 
 
 def pool_room(group: lvm.VolumeGroup, size: int) -> int:
-    """The share of ``size`` bytes that a thin pool gets, in whole extents."""
+    """Return the share of ``size`` bytes that a thin pool gets, in whole extents."""
     return size * POOL_PERCENT // 100 // group.extent_size * group.extent_size
 
 
@@ -260,7 +260,7 @@ def _after(made: Plan, before: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 def prepare_backends(
     backends: t.Sequence[t.Mapping[str, t.Any]], wipe: bool = False, check_mode: bool = False
 ) -> dict[str, t.Any]:
-    """{backends: {name: {changed, actions, volume_group, devices, thin_pool}}, diff}; see the module storage_backend.
+    """Return {backends: {name: {changed, actions, volume_group, devices, thin_pool}}, diff}; see the module storage_backend.
 
     :arg wipe: wipe devices that are not empty and not in use.
     :raises InvalidInput: a name is given twice, or a device is not valid or listed for two groups.

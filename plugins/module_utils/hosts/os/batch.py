@@ -24,7 +24,7 @@ class Progress:
         self._local.changed = False
 
     def mark_changed(self) -> None:
-        """The current item of this thread has changed the host."""
+        """Record that the current item of this thread has changed the host."""
         self._local.changed = True
 
     @property
@@ -62,7 +62,7 @@ def run_batch(
 
 
 def attempt(fn: t.Callable[[t.Any], dict[str, t.Any]], item: t.Any) -> dict[str, t.Any]:
-    """The result of ``fn(item)``, with ``changed`` (False unless set) and ``error`` (None); if it raised any exception, the
+    """Return the result of ``fn(item)``, with ``changed`` (False unless set) and ``error`` (None); if it raised any exception, the
     plain data of the error instead."""
     progress.start()
     try:
@@ -75,5 +75,5 @@ def attempt(fn: t.Callable[[t.Any], dict[str, t.Any]], item: t.Any) -> dict[str,
 
 
 def any_changed(*results: t.Mapping[str, t.Mapping[str, t.Any]]) -> bool:
-    """Whether an item of these batches changed the host."""
+    """Return whether an item of these batches changed the host."""
     return any(item.get("changed") for batch in results for item in batch.values())

@@ -17,7 +17,7 @@ SYSTEMD = "/run/systemd/system"  # exists where systemd runs the host
 
 
 def boot_id() -> str:
-    """The kernel's name for its start: another one after each restart. "" where it cannot be read."""
+    """Return the kernel's name for its start: another one after each restart. "" where it cannot be read."""
     return read_text(BOOT_ID)
 
 

@@ -72,7 +72,7 @@ _starting = threading.Lock()
 
 
 def _forget_lock() -> None:
-    """In a child process, whose parent may have been starting a program in another thread."""
+    """Replace the lock in a child process, whose parent may have been starting a program in another thread."""
     global _starting
     _starting = threading.Lock()
 
@@ -81,7 +81,7 @@ os.register_at_fork(after_in_child=_forget_lock)
 
 
 def program(name: str, package: str) -> str:
-    """The path of ``name``.
+    """Return the path of ``name``.
 
     :raises MissingLibrary: the program is not installed; the remedy names the Debian ``package``.
     """
@@ -92,7 +92,7 @@ def program(name: str, package: str) -> str:
 
 
 def limited(argv: t.Sequence[str], limits: Limits) -> list[str]:
-    """``argv`` with a prefix that applies ``limits``."""
+    """Return ``argv`` with a prefix that applies ``limits``."""
     if not limits.cpu_seconds and not limits.address_space:
         return list(argv)
     prlimit = shutil.which("prlimit")
@@ -103,7 +103,7 @@ def limited(argv: t.Sequence[str], limits: Limits) -> list[str]:
 
 
 def tied(argv: t.Sequence[str]) -> list[str]:
-    """``argv`` with a prefix that has the kernel kill the program when this process, or the thread that starts it, ends for any reason."""
+    """Return ``argv`` with a prefix that has the kernel kill the program when this process, or the thread that starts it, ends for any reason."""
     return [sys.executable, "-I", "-c", _TIED, str(os.getpid()), *argv]
 
 

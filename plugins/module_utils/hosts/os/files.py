@@ -15,7 +15,7 @@ import typing as t
 
 @contextlib.contextmanager
 def opened(path: str, flags: int, mode: int = 0o600) -> t.Iterator[int]:
-    """A descriptor of ``path``, which programs of this process do not inherit."""
+    """Yield a descriptor of ``path``, which programs of this process do not inherit."""
     fd = os.open(path, flags | os.O_CLOEXEC, mode)
     try:
         yield fd
@@ -77,7 +77,7 @@ def write_json(path: str, data: t.Any, mode: int = 0o644) -> None:
 
 
 def read_text(path: str) -> str:
-    """The content of ``path`` without blanks around it; "" if it cannot be read."""
+    """Return the content of ``path`` without blanks around it; "" if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().strip()
@@ -86,7 +86,7 @@ def read_text(path: str) -> str:
 
 
 def read_json(path: str) -> t.Any:
-    """The content of ``path``; None if it is missing or not JSON."""
+    """Return the content of ``path``; None if it is missing or not JSON."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)

@@ -24,7 +24,7 @@ _ESCAPED = {" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"}
 
 
 def line_of(uuid: str, device: str, place: str) -> str:
-    """The line for an instance's file system."""
+    """Return the line for an instance's file system."""
     options = ",".join(OPTIONS + ("nofail", _MARK + uuid))
     return "%s %s %s %s 0 0" % (device, "".join(_ESCAPED.get(c, c) for c in place), FILE_SYSTEM, options)
 
@@ -35,12 +35,12 @@ def _is_of(line: str, uuid: str) -> bool:
 
 
 def lines_of(uuid: str) -> list[str]:
-    """The instance's lines."""
+    """Return the instance's lines."""
     return [line for line in _read().splitlines() if _is_of(line, uuid)]
 
 
 def has(uuid: str, device: str, place: str) -> bool:
-    """Whether the instance has exactly this line."""
+    """Return whether the instance has exactly this line."""
     return lines_of(uuid) == [line_of(uuid, device, place)]
 
 

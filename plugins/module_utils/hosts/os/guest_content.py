@@ -66,7 +66,7 @@ class Blocks:
     # ---- disks of guests -----------------------------------------------------------------------------------------------
 
     def of_guests(self, local: bool = True) -> dict[str, str]:
-        """Kernel name of each block device that a guest writes -> what it is. Includes partitions and the maps of multipathd and kpartx.
+        """Return the kernel name of each block device that a guest writes -> what it is. Includes partitions and the maps of multipathd and kpartx.
 
         :arg local: also logical volumes of this host.
         """
@@ -84,7 +84,7 @@ class Blocks:
         return device_texts
 
     def _of_targets(self) -> dict[str, str]:
-        """Disks of iSCSI sessions with targets of volumes, ours or Cinder's."""
+        """Return the disks of iSCSI sessions with targets of volumes, ours or Cinder's."""
         volumes = {}
         for path in glob.glob(os.path.join(self.sys, "class/iscsi_session/session*/targetname")):
             target = _TARGET.search(read_text(path))
@@ -98,7 +98,7 @@ class Blocks:
         return device_texts
 
     def _of_groups(self) -> dict[str, str]:
-        """Logical volumes that guests write."""
+        """Return the logical volumes that guests write."""
         device_texts = {}
         for path in glob.glob(self._path("dm-*", "dm", "name")):
             name = path.split("/")[-3]
@@ -109,13 +109,13 @@ class Blocks:
         return device_texts
 
     def partitions(self, name: str) -> list[str]:
-        """The partitions that the kernel found on a disk."""
+        """Return the partitions that the kernel found on a disk."""
         return sorted(path.split("/")[-2] for path in glob.glob(self._path(name, "*", "partition")))
 
     # ---- what the host made of them ------------------------------------------------------------------------------------
 
     def _is_plain_map(self, name: str) -> bool:
-        """Whether it is a map with the same content: of multipathd, or of a partition."""
+        """Return whether it is a map with the same content: of multipathd, or of a partition."""
         return self._read(name, "dm", "uuid").startswith((_MULTIPATH, _PARTITION))
 
     def holder(self, name: str) -> Holder:
@@ -131,7 +131,7 @@ class Blocks:
         return Holder(name, kinds[0], label or name)
 
     def holders(self, names: t.Iterable[str]) -> list[Holder]:
-        """The devices over these ones, the topmost first; without maps of multipathd, which belong to a connection."""
+        """Return the devices over these ones, the topmost first; without maps of multipathd, which belong to a connection."""
         order: list[str] = []
         below: set[str] = set()
 
@@ -199,7 +199,7 @@ class Blocks:
             raise CommandFailed(cmd="release", rc=1, stderr="%s is of an unknown kind" % holder.label)
 
     def _stop_bcache(self, name: str) -> None:
-        """A registered device of bcache without its counterpart has no holder, and is in use nevertheless."""
+        """Stop a registered device of bcache without its counterpart, which has no holder and is in use nevertheless."""
         for attribute in ("stop", "set/stop"):
             path = self._path(name, "bcache", attribute)
             if os.path.exists(path) and not self._listed(name, "holders"):
@@ -208,7 +208,7 @@ class Blocks:
 
 
 def split_dm_name(name: str) -> tuple[str, str]:
-    """(volume group, logical volume) in the name that LVM gives a device mapper device; it doubles the hyphens of both.
+    """Return (volume group, logical volume) in the name that LVM gives a device mapper device; it doubles the hyphens of both.
 
     A layer of a volume, which LVM alone uses, has a third part: "" for its logical volume.
     """

@@ -80,7 +80,7 @@ LABEL="guests_end"
 
 
 def rules(disks: t.Sequence[str] = ()) -> str:
-    """The text of the udev rules. :arg disks: further disks of guests, as paths below /dev."""
+    """Return the text of the udev rules. :arg disks: further disks of guests, as paths below /dev."""
     lines = []
     for path in sorted(set(disks)):
         if not _DISK.match(path) or ".." in path.split("/"):
@@ -92,12 +92,12 @@ def rules(disks: t.Sequence[str] = ()) -> str:
 
 
 def uses_devices_file() -> bool:
-    """Whether LVM sees the disks in its file of devices only."""
+    """Return whether LVM sees the disks in its file of devices only."""
     return _is_set(_USES_FILE) and os.path.exists(LVM_DEVICES)
 
 
 def _is_set(setting: re.Pattern[str]) -> bool:
-    """:arg setting: of lvm.conf, with its value in a group; the last one counts. It is off by default."""
+    """Return whether it is on. :arg setting: of lvm.conf, with its value in a group; the last one counts. It is off by default."""
     values = [value for path in (LVM_CONFIG, LVM_LOCAL) for value in setting.findall(read_text(path))]
     return bool(values) and values[-1] == "1"
 
@@ -107,7 +107,7 @@ def has_lvm() -> bool:
 
 
 def missing(connects: bool) -> list[str]:
-    """The settings without which the content of guests' disks is activated on this host, one text each.
+    """Return the settings without which the content of guests' disks is activated on this host, one text each.
 
     :arg connects: whether this host has whole disks of guests: of volumes by its own initiator, or physical ones.
     """
@@ -122,7 +122,7 @@ def missing(connects: bool) -> list[str]:
 
 
 def exposed(connects: bool, blocks: Blocks | None = None) -> list[str]:
-    """Why the content of guests' disks can do harm here, one text each: what this host has activated of it, and the missing settings."""
+    """Return why the content of guests' disks can do harm here, one text each: what this host has activated of it, and the missing settings."""
     return [*("%s is active" % text for text in (blocks or Blocks()).activated()), *missing(connects)]
 
 
@@ -175,7 +175,7 @@ def _write(
 
 
 def _of_guests(disks: t.Sequence[str]) -> set[str]:
-    """The kernel names of the disks of guests, with their partitions. :arg disks: further ones."""
+    """Return the kernel names of the disks of guests, with their partitions. :arg disks: further ones."""
     blocks = Blocks()
     names = set(blocks.of_guests())
     for path in disks:
@@ -195,7 +195,7 @@ def _apply_rules(udevadm: str, disks: t.Sequence[str]) -> None:
 
 
 def restricted() -> list[str] | None:
-    """The physical volumes to which commands of LVM have to be restricted (option --devices); None: to none in particular.
+    """Return the physical volumes to which commands of LVM have to be restricted (option --devices); None: to none in particular.
 
     A guest may give its volume group any name, also that of a group of this host.
     """
@@ -224,7 +224,7 @@ def _with_devices_file(text: str) -> str:
 
 
 def _listed(text: str) -> str:
-    """The devices in the file of devices, one a line."""
+    """Return the devices in the file of devices, one a line."""
     return "".join("%s\n" % device for device in sorted(re.findall(r"\bDEVNAME=(\S+)", text)))
 
 

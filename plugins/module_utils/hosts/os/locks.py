@@ -111,7 +111,7 @@ def at_work(uuids: t.Iterable[str], check_mode: bool = False) -> t.Iterator[None
 
 
 def guests_at_work() -> set[str]:
-    """UUIDs of the instances on whose guests a module works now, be it one of a run that was killed."""
+    """Return the UUIDs of the instances on whose guests a module works now, be it one of a run that was killed."""
     uuids: set[str] = set()
     path = os.path.join(LOCK_ROOT, LOCKS)
     if not os.path.isdir(path):
@@ -140,7 +140,7 @@ class Offered:
             self._fd = take(folder, self._name, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def leave(self) -> None:
-        """It is the other process's."""
+        """Leave the lock to the other process."""
         os.close(self._fd)
 
     def is_wanted_back(self) -> bool:
@@ -148,7 +148,7 @@ class Offered:
         return os.fstat(self._fd).st_nlink == 0
 
     def end(self) -> None:
-        """To be called when the disks are closed."""
+        """End the lock. To be called when the disks are closed."""
         with own_folder(os.path.join(LOCK_ROOT, LOCKS), 0o700) as folder:
             release(folder, self._name, self._fd)
 
@@ -199,7 +199,7 @@ def _take(folder: int, path: str, timeout: float) -> int:
 
 
 def take(folder: int, name: str, how: int) -> int:
-    """A descriptor with the lock ``how`` (see flock(2)) of the file ``name`` in the folder, see own_folder().
+    """Return a descriptor with the lock ``how`` (see flock(2)) of the file ``name`` in the folder, see own_folder().
 
     :raises BlockingIOError: another process has it, and ``how`` does not wait.
     """

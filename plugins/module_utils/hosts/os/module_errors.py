@@ -17,7 +17,7 @@ NOT_ROOT = "The modules work as root on their hosts: set ansible_user: root, or 
 
 
 def as_bootflow_error(error: BaseException, path: str = "") -> BootflowError:
-    """``error`` as one of our errors: a full disk is DiskFull, an unexpected error is a retryable RemoteError.
+    """Return ``error`` as one of our errors: a full disk is DiskFull, an unexpected error is a retryable RemoteError.
 
     :arg path: the file being written, for the message of DiskFull.
     """
@@ -35,7 +35,7 @@ def as_bootflow_error(error: BaseException, path: str = "") -> BootflowError:
 
 
 def failure(error: BaseException, changed: bool = False, **fields: t.Any) -> dict[str, t.Any]:
-    """The result of a failed item; ``changed``: whether the host was changed before the failure."""
+    """Return the result of a failed item; ``changed``: whether the host was changed before the failure."""
     result: dict[str, t.Any] = dict(fields)
     result["changed"] = changed
     result["error"] = as_bootflow_error(error).between_hosts()

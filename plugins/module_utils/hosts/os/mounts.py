@@ -30,7 +30,7 @@ class Mount:
 
 
 def mounted(path: str = MOUNTINFO) -> list[Mount]:
-    """All mounts that this process sees, in the order of mounting."""
+    """Return all mounts that this process sees, in the order of mounting."""
     mounts = []
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
@@ -42,19 +42,19 @@ def mounted(path: str = MOUNTINFO) -> list[Mount]:
 
 
 def at(place: str) -> Mount | None:
-    """The mount on the directory; the last one if there are several."""
+    """Return the mount on the directory; the last one if there are several."""
     real = os.path.realpath(place)
     return next((entry for entry in reversed(mounted()) if entry.place == real), None)
 
 
 def below(folder: str) -> list[Mount]:
-    """The mounts inside the directory, the last first."""
+    """Return the mounts inside the directory, the last first."""
     start = os.path.realpath(folder) + "/"
     return [entry for entry in reversed(mounted()) if entry.place.startswith(start)]
 
 
 def device_number(device: str) -> int | None:
-    """The number of a block device; None if it does not exist."""
+    """Return the number of a block device; None if it does not exist."""
     try:
         return os.stat(device).st_rdev
     except OSError:
@@ -62,7 +62,7 @@ def device_number(device: str) -> int | None:
 
 
 def is_on(device: str, place: str) -> bool:
-    """Whether the device is mounted on the directory.
+    """Return whether the device is mounted on the directory.
 
     :raises InvalidDiskInfo: another device is mounted.
     """
@@ -81,7 +81,7 @@ def mount(device: str, place: str) -> None:
 
 
 def unmount(place: str) -> None:
-    """:raises VolumeIsBusy: a file in it is open."""
+    """Unmount it. :raises VolumeIsBusy: a file in it is open."""
     progress.mark_changed()
     done = run([program("umount", _PACKAGE), place], timeout=300.0, check=False)
     if done.rc != 0:
@@ -92,7 +92,7 @@ def unmount(place: str) -> None:
 
 
 def ours_below(folder: str, devices: t.Iterable[str]) -> list[Mount]:
-    """The mounts inside the directory, all of them from these devices.
+    """Return the mounts inside the directory, all of them from these devices.
 
     :raises InvalidInput: something else is mounted inside.
     """

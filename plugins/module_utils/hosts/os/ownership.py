@@ -29,12 +29,12 @@ MARKS = (_MARK, _MADE_FOR)
 
 
 def is_of_another(owner: str, ledger_id: str) -> bool:
-    """Whether an item with the mark ``owner`` belongs to another ledger than ``ledger_id``."""
+    """Return whether an item with the mark ``owner`` belongs to another ledger than ``ledger_id``."""
     return bool(owner and ledger_id and owner != ledger_id)
 
 
 def check_owner(what: str, owner: str, ledger_id: str) -> None:
-    """:raises Conflict: it belongs to another ledger."""
+    """Check the mark. :raises Conflict: it belongs to another ledger."""
     if is_of_another(owner, ledger_id):
         raise Conflict(
             message="%s belongs to the ledger %s, not to this one (%s)" % (what, owner, ledger_id),
@@ -58,7 +58,7 @@ def mark_folder(folder: str, ledger_id: str) -> bool:
 
 
 def ledger_of_folder(folder: str) -> str:
-    """The mark of an instance's folder; "" without one."""
+    """Return the mark of an instance's folder; "" without one."""
     return read_text(os.path.join(folder, _MARK))
 
 
@@ -77,12 +77,12 @@ def mark_made_at(folder: str, seconds: float) -> None:
 
 
 def made_for(folder: str) -> str:
-    """The move that made the folder of an instance; "" if none did."""
+    """Return the move that made the folder of an instance; "" if none did."""
     return read_text(os.path.join(folder, _MADE_FOR))
 
 
 def mark_arrived(folder: str) -> None:
-    """The guest has arrived, or is built: the folder is the instance's, and no failure of its move or build removes it. The time stays."""
+    """Mark a guest that has arrived, or is built: the folder is the instance's, and no failure of its move or build removes it. The time stays."""
     move = made_for(folder)
     if move and not is_arrived(move):
         write_file(os.path.join(folder, _MADE_FOR), arrived(move).encode() + b"\n")
@@ -96,5 +96,5 @@ def mark_incomplete(folder: str) -> None:
 
 
 def has_arrived(folder: str, has_domain: bool) -> bool:
-    """Whether the guest of this folder has arrived, or is built. :arg has_domain: whether there is a domain of it"""
+    """Return whether the guest of this folder has arrived, or is built. :arg has_domain: whether there is a domain of it"""
     return is_complete(made_for(folder), has_domain)

@@ -28,7 +28,7 @@ _MOST_LINKS = 40
 
 
 def checked_instances_path(path: str) -> str:
-    """``path`` without a trailing slash.
+    """Return ``path`` without a trailing slash.
 
     :raises InvalidInput: the path is not absolute, is the root directory, or contains "..".
     """
@@ -41,7 +41,7 @@ def checked_instances_path(path: str) -> str:
 
 
 def checked_uuid(value: str) -> str:
-    """The canonical form of a UUID, which is safe as a file name.
+    """Return the canonical form of a UUID, which is safe as a file name.
 
     :raises InvalidInput: the value is not a UUID (36 characters, hexadecimal, with dashes).
     """
@@ -55,7 +55,7 @@ def checked_uuid(value: str) -> str:
 
 
 def checked_id(value: str, what: str = "id") -> str:
-    """An id (UUID or plain word) that is safe as a file name.
+    """Return an id (UUID or plain word) that is safe as a file name.
 
     :raises InvalidInput: the value has characters other than letters, digits, "_" and "-", or more than 128.
     """
@@ -65,7 +65,7 @@ def checked_id(value: str, what: str = "id") -> str:
 
 
 def checked_disk_name(value: str) -> str:
-    """A disk's file name: ``disk``, ``disk.eph0``, ``disk.swap``, ``disk.config``...
+    """Return a disk's file name: ``disk``, ``disk.eph0``, ``disk.swap``, ``disk.config``...
 
     :raises InvalidInput: the name does not have that form, or is ``disk.info``, the record of the directory.
     """
@@ -75,12 +75,12 @@ def checked_disk_name(value: str) -> str:
 
 
 def instance_dir(instances_path: str, uuid: str) -> str:
-    """<instances_path>/<uuid>. Raises InvalidInput for an invalid UUID."""
+    """Return <instances_path>/<uuid>. Raises InvalidInput for an invalid UUID."""
     return os.path.join(checked_instances_path(instances_path), checked_uuid(uuid))
 
 
 def base_dir(instances_path: str) -> str:
-    """<instances_path>/_base, where verified images are kept."""
+    """Return <instances_path>/_base, where verified images are kept."""
     return os.path.join(checked_instances_path(instances_path), BASE)
 
 
@@ -95,7 +95,7 @@ def make_dirs(path: str, mode: int = 0o711) -> None:
 
 @contextlib.contextmanager
 def own_folder(path: str, mode: int = 0o711) -> t.Iterator[int]:
-    """A descriptor of ``path``, made as by make_dirs(), to open files relative to it.
+    """Yield a descriptor of ``path``, made as by make_dirs(), to open files relative to it.
 
     :raises UnsafeFolder: another user could replace the folder, or put files into it.
     """
@@ -144,7 +144,7 @@ def _open_folder(path: str, mode: int) -> int:
 
 
 def _check_owner(status: os.stat_result, path: str, sticky: bool = True) -> None:
-    """:arg sticky: others may create files in it, as in /tmp, where they cannot replace ours."""
+    """Check the owner. :arg sticky: others may create files in it, as in /tmp, where they cannot replace ours."""
     if status.st_uid not in (0, os.geteuid()):
         reason = "it belongs to user %d" % status.st_uid
     elif stat.S_ISLNK(status.st_mode) or (sticky and status.st_mode & stat.S_ISVTX):

@@ -79,13 +79,13 @@ class Files:
         return fullname.replace(".", "/") in self._packages
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """An ordinary one."""
+        """Let Python create an ordinary module."""
 
     def exec_module(self, module: types.ModuleType) -> None:
         exec(self.get_code(module.__name__), module.__dict__)
 
     def get_source(self, fullname: str) -> str:
-        """For the lines of a traceback, too."""
+        """Return the source, for the lines of a traceback, too."""
         path = self._path(fullname)
         return "" if path is None else self._sources()[path].decode()
 
@@ -104,7 +104,7 @@ class Files:
 def read_arguments(
     spec: Spec, given: t.Mapping[str, t.Any], secrets: set[str], rules: t.Mapping[str, t.Any] | None = None
 ) -> dict[str, t.Any]:
-    """The parameters of a module: ``given`` with the defaults of ``spec``.
+    """Return the parameters of a module: ``given`` with the defaults of ``spec``.
 
     :arg secrets: gets the texts of options with no_log. :arg rules: mutually_exclusive, required_if, required_together of these options.
     :raises NeedsAnsible: a value is not of its type as it is, or the specification has what is not known here.
@@ -186,7 +186,7 @@ def _texts(value: t.Any) -> t.Iterator[str]:
 
 
 def without(value: t.Any, secrets: t.Collection[str]) -> t.Any:
-    """``value`` as JSON can have it, without these texts, as Ansible hides the values of options with no_log."""
+    """Return ``value`` as JSON can have it, without these texts, as Ansible hides the values of options with no_log."""
     if isinstance(value, dict):
         return {key: without(element, secrets) for key, element in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -226,7 +226,7 @@ class PlainModule:
             self._log(sorted(arguments))
 
     def _log(self, names: t.Sequence[str]) -> None:
-        """As AnsibleModule tells the host's log of each module, without the values."""
+        """Log the module on the host, as AnsibleModule does, without the values."""
         facility = getattr(syslog, str(self.given.get("_ansible_syslog_facility")), syslog.LOG_USER)
         with contextlib.suppress(OSError, TypeError, ValueError):
             syslog.openlog("ansible-%s" % self._name, 0, facility)
@@ -253,7 +253,7 @@ class PlainModule:
 
 
 def _check_locale() -> None:
-    """A locale that the host does not have would have each program that is started complain."""
+    """Check the locale: with one that the host does not have, each started program would complain."""
     for name in ("", "C.UTF-8", "C"):
         with contextlib.suppress(locale.Error):
             locale.setlocale(locale.LC_ALL, name)
@@ -263,7 +263,7 @@ def _check_locale() -> None:
 
 
 def _check_folder() -> None:
-    """Programs that are started must be able to look at the current folder, which may be closed to the user that one became, or gone."""
+    """Check the current folder, which started programs look at: it may be closed to the user that one became, or gone."""
     for find in (os.getcwd, lambda: os.path.expandvars("$HOME"), lambda: "/tmp", lambda: "/"):
         with contextlib.suppress(OSError):
             folder = find()

@@ -13,7 +13,7 @@ from ...core.errors import DiskFull
 
 
 def check_room(folder: str, needed: int) -> None:
-    """:arg needed: bytes that the guest's disks take in ``folder``
+    """Check the free space. :arg needed: bytes that the guest's disks take in ``folder``
     :raises DiskFull: fewer are free on its file system
     """
     free = shutil.disk_usage(folder).free

@@ -38,25 +38,25 @@ Identities = t.Set[t.Tuple[str, str]]
 
 
 def path_of(disk: t.Any) -> str:
-    """The source of a ``<disk>``, as people know it: a path, or the name of network storage; "" without one."""
+    """Return the source of a ``<disk>``, as people know it: a path, or the name of network storage; "" without one."""
     source = disk.find("source")
     return "" if source is None else str(source.get("file") or source.get("dev") or source.get("name") or "a volume")
 
 
 def is_written(disk: t.Any) -> bool:
-    """Whether a ``<disk>`` may have data of the guest: a CD-ROM and a floppy come and go."""
+    """Return whether a ``<disk>`` may have data of the guest: a CD-ROM and a floppy come and go."""
     return disk.get("device", "disk") in ("disk", "lun") and disk.find("readonly") is None and bool(path_of(disk))
 
 
 def known_as(disk: t.Any) -> str:
-    """The id of the volume that a ``<disk>`` stands for to the guest, whatever its source is; of other disks their serial, or ""."""
+    """Return the id of the volume that a ``<disk>`` stands for to the guest, whatever its source is; of other disks their serial, or ""."""
     alias = disk.find("alias")
     serial = (disk.findtext("serial") or "").strip()
     return identify_disk(None if alias is None else alias.get("name"), serial) or ""
 
 
 def sources_in(root: t.Any) -> dict[str, str]:
-    """Id of a volume -> its source, of each volume in a domain's XML; "" for one that is not known yet."""
+    """Return id of a volume -> its source, of each volume in a domain's XML; "" for one that is not known yet."""
     path_of_volume = {known_as(disk): path_of(disk) for disk in root.iterfind("devices/disk")}
     return {
         key: "" if path == device_to_come(key) else path for key, path in path_of_volume.items() if UUID.fullmatch(key)
@@ -74,7 +74,7 @@ class VolumeSources:
         self.number_of = number_of or device_number
 
     def is_same(self, disk: t.Any, volume_id: str, source: str) -> bool:
-        """Whether a ``<disk>`` has the volume as its source.
+        """Return whether a ``<disk>`` has the volume as its source.
 
         :arg source: where this host has the volume: the path of its device, or IQN/LUN with QEMU's connector; "" if it is not known, and only files
             are known to be none
@@ -130,7 +130,7 @@ class VolumeSources:
 
 
 def device_number(path: str) -> str:
-    """The number of the block device that ``path`` leads to, as "8:16"; "" if it is none."""
+    """Return the number of the block device that ``path`` leads to, as "8:16"; "" if it is none."""
     try:
         status = os.stat(path)
     except OSError:
@@ -150,6 +150,6 @@ def _of_target(iqn: str, lun: str) -> Identities:
 
 
 def _of_map(wwid: str, volume_id: str) -> Identities:
-    """A target's disk has the id of its volume as its identity, which a map keeps in its name where it is gone."""
+    """Return the identities of a map: a target's disk has the id of its volume, which a map keeps in its name where the disk is gone."""
     is_volume = volume_id.replace("-", "")[_DIGITS_IN_WWID] in wwid.lower()
     return {(_MAP, wwid)} | ({(_MAP, volume_id)} if is_volume else set())

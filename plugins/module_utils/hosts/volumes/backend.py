@@ -35,7 +35,7 @@ class Backend:
     ledger_id: str = ""
 
     def checked(self) -> Backend:
-        """:raises InvalidInput: a name is not valid for LVM, or a setting has an invalid value."""
+        """Check the backend. :raises InvalidInput: a name is not valid for LVM, or a setting has an invalid value."""
         checked_lvm_name(self.vg, "volume group")
         if self.pool:
             checked_lvm_name(self.pool, "thin pool")

@@ -30,7 +30,7 @@ class Moment(t.NamedTuple):
 
 
 def moment() -> Moment:
-    """The current time. Taken before LVM is read, so that the report contains all earlier changes."""
+    """Return the current time. Taken before LVM is read, so that the report contains all earlier changes."""
     return Moment(boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
@@ -44,7 +44,7 @@ def _gb_down(size: float) -> float:
 
 
 def _gb_up(size: float) -> float:
-    """Rounded up."""
+    """Round up to GiB."""
     return -(-int(size) * 100 // GIB) / 100
 
 
@@ -96,7 +96,7 @@ def capacity(group: VolumeGroup, pool: str = "", at: Moment | None = None) -> di
 
 
 def described(group: VolumeGroup) -> list[dict[str, t.Any]]:
-    """Our logical volumes: kind, id, name, path, project, source, size in bytes, and their state."""
+    """Return our logical volumes: kind, id, name, path, project, source, size in bytes, and their state."""
     volumes = []
     for lv in group.lvs.values():
         kind, item_id = identity(lv.tags, group.ledger_id)
@@ -124,7 +124,7 @@ def described(group: VolumeGroup) -> list[dict[str, t.Any]]:
 
 
 def of_other_ledgers(group: VolumeGroup) -> dict[str, dict[str, t.Any]]:
-    """Id of another ledger -> {volumes: how many logical volumes it has here, size_gb}."""
+    """Return id of another ledger -> {volumes: how many logical volumes it has here, size_gb}."""
     sizes_by_ledger: dict[str, list[int]] = {}
     for lv in group.lvs.values():
         owner = tag_value(lv.tags, LEDGER)
@@ -136,7 +136,7 @@ def of_other_ledgers(group: VolumeGroup) -> dict[str, dict[str, t.Any]]:
 
 
 def orphans(group: VolumeGroup, known: t.Iterable[str]) -> list[dict[str, t.Any]]:
-    """Our volumes and snapshots whose ids are not in ``known``. Cached images are not orphans."""
+    """Return our volumes and snapshots whose ids are not in ``known``. Cached images are not orphans."""
     ids = set(known)
     return [item for item in described(group) if item["kind"] != IMAGE and item["id"] not in ids]
 
@@ -144,7 +144,7 @@ def orphans(group: VolumeGroup, known: t.Iterable[str]) -> list[dict[str, t.Any]
 def backends_facts(
     backends: t.Sequence[t.Mapping[str, t.Any]], known: t.Sequence[str] | None = None, ledger_id: str = ""
 ) -> dict[str, dict[str, t.Any]]:
-    """{name: capacity, our volumes, orphans, error}; the module storage_backend_info documents the fields.
+    """Return {name: capacity, our volumes, orphans, error}; the module storage_backend_info documents the fields.
 
     :arg backends: mappings with name, volume_group, provisioning (thick or thin), thin_pool.
     :arg known: known ids; None: nothing is an orphan.

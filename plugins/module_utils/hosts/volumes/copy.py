@@ -40,13 +40,13 @@ _STEP = 256 * 1024**2
 
 
 def device_size(path: str) -> int:
-    """Size of a block device or file in bytes."""
+    """Return the size of a block device or file in bytes."""
     with opened(path, os.O_RDONLY) as fd:
         return os.lseek(fd, 0, os.SEEK_END)
 
 
 def reads_direct(path: str) -> bool:
-    """Whether the file can be read past the page cache, which depends on the file system."""
+    """Return whether the file can be read past the page cache, which depends on the file system."""
     with contextlib.suppress(OSError), opened(path, os.O_RDONLY | os.O_DIRECT):
         return True
     return False
@@ -125,7 +125,7 @@ Wait = t.Callable[[int], None]
 
 
 def range_sha256(path: str, size: int, wait: Wait | None = None) -> str:
-    """sha256 of the first ``size`` bytes, read from the device itself (O_DIRECT)."""
+    """Return the sha256 of the first ``size`` bytes, read from the device itself (O_DIRECT)."""
     digest = hashlib.sha256()
     # Anonymous memory is page-aligned, as O_DIRECT requires.
     with mmap.mmap(-1, BLOCK) as buffer, opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
@@ -179,7 +179,7 @@ def verify(
 
 
 def _is_compared(source: str, target: str, virtual_size: int, direct: bool, wait: Wait | None) -> bool:
-    """False: only QEMU can read this image."""
+    """Compare the device with the image. Returns False if only QEMU can read this image."""
     try:
         with mapped(source, "qcow2", virtual_size) as extents:
             at = first_difference(source, extents, target, virtual_size, direct, wait)

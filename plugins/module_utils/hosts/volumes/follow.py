@@ -46,7 +46,7 @@ class Follower:
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """All data is written."""
+        """Note that all data is written."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
@@ -70,7 +70,7 @@ class Follower:
 
 
 def data_by_piece(extents: t.Iterable[Extent], size: int) -> array[int]:
-    """Bytes of data up to the end of each PIECE of a disk of ``size`` bytes."""
+    """Return the bytes of data up to the end of each PIECE of a disk of ``size`` bytes."""
     sums = array("Q", bytes(8 * -(-size // PIECE)))
     for extent in extents:
         at, end = extent.start, min(extent.start + extent.length, size)
@@ -96,7 +96,7 @@ def convert_and_verify(
     target_is_zero: bool = False,
     direct: bool = False,
 ) -> None:
-    """copy.convert() and copy.verify(), in parallel if that is worthwhile, with their arguments and errors.
+    """Call copy.convert() and copy.verify(), in parallel if that is worthwhile, with their arguments and errors.
 
     :arg on_step: called with ``converting`` or ``verifying``, and the percentage.
     """
@@ -132,7 +132,7 @@ def convert_and_verify(
 
 
 def _data_of(source: str, driver: str, size: int) -> t.Sequence[int] | None:
-    """None: the image cannot be followed, or is too small."""
+    """Map the data of an image. None: the image cannot be followed, or is too small."""
     if driver not in ("raw", "qcow2") or size < WORTHWHILE:
         return None
     try:

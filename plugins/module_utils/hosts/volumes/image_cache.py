@@ -73,7 +73,7 @@ class CachedImage:
 
     @property
     def written(self) -> int:
-        """Bytes that it uses in the pool."""
+        """Return the bytes that it uses in the pool."""
         return int(self.lv.size * (self.lv.data_percent or 0.0) / 100)
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -91,7 +91,7 @@ class CachedImage:
 
 
 def cached_images(group: VolumeGroup, pool: str) -> list[CachedImage]:
-    """The entries in the pool; incomplete ones first, then the least recently used."""
+    """Return the entries in the pool; incomplete ones first, then the least recently used."""
     images = []
     for lv in group.lvs.values():
         kind, sha256 = identity(lv.tags, group.ledger_id)
@@ -126,7 +126,7 @@ def _is_name_of(lv: LogicalVolume, sha256: str) -> bool:
 
 
 def entry_of(entries: t.Iterable[CachedImage], image: PublishedImage) -> CachedImage | None:
-    """The complete entry that was made from this file, or has its content; None if there is none.
+    """Return the complete entry that was made from this file, or has its content; None if there is none.
 
     While the address of the checksum does not answer: the one entry of the image that had a checksum from there.
     """
@@ -141,7 +141,7 @@ def entry_of(entries: t.Iterable[CachedImage], image: PublishedImage) -> CachedI
 
 
 def yielding(group: VolumeGroup, pool: str) -> list[CachedImage]:
-    """Entries without volumes: they are evicted when space is needed, and capacity() counts them as free.
+    """Return the entries without volumes: they are evicted when space is needed, and capacity() counts them as free.
 
     If the volume of an entry was deleted but clones of that volume exist, they still share blocks with the entry, which LVM does not
     report: then less space is freed than it uses.
@@ -187,7 +187,7 @@ def _lock_folder() -> t.ContextManager[int]:
 
 
 def entry_tags(image: PublishedImage, sha256: str) -> list[str]:
-    """Tags of a new entry of this image. :arg sha256: of its content."""
+    """Return the tags of a new entry of this image. :arg sha256: of its content."""
     return ["bootflow.used=%d" % time.time(), _image_tag(image.image_id), *image.tags(sha256)]
 
 
@@ -217,7 +217,7 @@ def note_use(
 
 
 def note_other(group: VolumeGroup, pool: str, image_id: str, sha256: str, discard: bool) -> list[CachedImage]:
-    """The image has this content now: it is removed from entries with its former content, which are evicted if they have no other image.
+    """Remove the image, which has this content now, from entries with its former content, and evict those without another image.
 
     :returns: the evicted entries. The caller holds the lock of the group.
     """
@@ -233,7 +233,7 @@ def note_other(group: VolumeGroup, pool: str, image_id: str, sha256: str, discar
 
 
 def over_limits(images: t.Sequence[CachedImage], size: int, limits: Limits) -> list[CachedImage] | None:
-    """The entries of ``images``, in their order, to evict before an entry of ``size`` bytes is added; None: it cannot be added.
+    """Return the entries of ``images``, in their order, to evict before an entry of ``size`` bytes is added; None: it cannot be added.
 
     Sizes are virtual sizes, not the written data.
     """
@@ -253,7 +253,7 @@ def over_limits(images: t.Sequence[CachedImage], size: int, limits: Limits) -> l
 def for_room(
     group: VolumeGroup, pool: str, wanted: int, needed: t.Collection[str] = (), urgent: bool = False
 ) -> list[CachedImage]:
-    """The entries to evict until the pool has ``wanted`` unwritten bytes.
+    """Return the entries to evict until the pool has ``wanted`` unwritten bytes.
 
     :arg needed: sha256 of images to keep.
     :arg urgent: the bytes are written immediately, so evict whatever helps. Otherwise evict only if that frees enough space.
@@ -270,7 +270,7 @@ def for_room(
 
 
 def without(group: VolumeGroup, pool: str, images: t.Sequence[CachedImage]) -> VolumeGroup:
-    """The group as it would be without these entries, which have no volumes."""
+    """Return the group as it would be without these entries, which have no volumes."""
     names = {image.lv.name for image in images}
     lvs = {name: lv for name, lv in group.lvs.items() if name not in names}
     data = (lvs[pool].data_percent or 0.0) - 100.0 * sum(image.written for image in images) / lvs[pool].size
@@ -325,7 +325,7 @@ def evict(group: VolumeGroup, images: t.Sequence[CachedImage], discard: bool = F
 def admit(
     group: VolumeGroup, pool: str, sha256: str, size: int, limits: Limits, discard: bool = False
 ) -> tuple[bool, list[CachedImage]]:
-    """(whether an entry of ``size`` bytes can be added, what was evicted for it). The caller holds the lock of the group."""
+    """Return (whether an entry of ``size`` bytes can be added, what was evicted for it). The caller holds the lock of the group."""
     remaining = [image for image in cached_images(group, pool) if image.sha256 != sha256]
     busy: list[CachedImage] = []
     evicted_images: list[CachedImage] = []
@@ -359,7 +359,7 @@ def empty(
     check_mode: bool = False,
     ledger_id: str = "",
 ) -> dict[str, t.Any]:
-    """{images: all existing, removed: names, kept: {name: reason}}; see the module volume_image_cache.
+    """Return {images: all existing, removed: names, kept: {name: reason}}; see the module volume_image_cache.
 
     :arg images: ids or checksums of images; None: all. :arg unused: only those without volumes.
     :raises DriverNotInitialized: the group or the pool does not exist.

@@ -60,7 +60,7 @@ class DesiredVolume:
 
     @property
     def source(self) -> str:
-        """As in the tag ``bootflow.source``."""
+        """Return the source as in the tag ``bootflow.source``."""
         for kind, value in (
             ("image", self.image_id),
             ("snapshot", self.source_snapshot),
@@ -72,14 +72,14 @@ class DesiredVolume:
 
     @property
     def origin_name(self) -> str:
-        """The logical volume of its source; "" for an empty volume or one from an image."""
+        """Return the logical volume of its source; "" for an empty volume or one from an image."""
         if self.source_snapshot:
             return lv_name(SNAPSHOT, self.source_snapshot)
         return lv_name(VOLUME, self.source_volume) if self.source_volume else ""
 
 
 def desired_volume(args: t.Mapping[str, t.Any]) -> DesiredVolume:
-    """An element of the option ``volumes``, checked.
+    """Return an element of the option ``volumes``, checked.
 
     :raises InvalidInput: not a UUID, no size, two sources...
     """
@@ -105,7 +105,7 @@ def desired_volume(args: t.Mapping[str, t.Any]) -> DesiredVolume:
 
 
 def _sources(args: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Field -> id of the given sources."""
+    """Return field -> id of the given sources."""
     source_ids = {key: args[key] for key in ("image_id", "source_volume", "source_snapshot") if args.get(key)}
     return {key: checked_id(i, "image id") if key == "image_id" else checked_uuid(i) for key, i in source_ids.items()}
 
@@ -125,7 +125,7 @@ def _check_snapshot(state: str, sources: t.Mapping[str, str]) -> None:
 
 
 def logical_size(group: VolumeGroup, lv: LogicalVolume) -> int:
-    """Size in bytes for a reader of the volume or snapshot. The own size of a thick snapshot is only its space for changes."""
+    """Return the size in bytes for a reader of the volume or snapshot. The own size of a thick snapshot is only its space for changes."""
     if lv.is_thick_snapshot:
         tagged = tag_value(lv.tags, "size")
         return int(tagged) if tagged.isdigit() else group.lvs[lv.origin].size
@@ -144,7 +144,7 @@ class Plan:
 
 
 def plan(desired: DesiredVolume, group: VolumeGroup, thin: bool, removing: t.Collection[str] = ()) -> Plan:
-    """The work that the group needs for the desired volume or snapshot; nothing is changed.
+    """Return the work that the group needs for the desired volume or snapshot; nothing is changed.
 
     :arg removing: names of the logical volumes that go in the same batch.
     :raises Conflict: something else has its name, or it is there with another size, source or owner.

@@ -77,7 +77,7 @@ def run_tied(argv: t.Sequence[str], on_percent: OnPercent | None = None, timeout
 
 @contextlib.contextmanager
 def tied_lines(argv: t.Sequence[str]) -> t.Iterator[t.Iterator[bytes]]:
-    """The output lines of ``argv`` as they are printed; the program is killed if the caller stops reading.
+    """Yield the output lines of ``argv`` as they are printed; the program is killed if the caller stops reading.
 
     :raises CommandFailed: the program failed, after its last line.
     """
@@ -126,7 +126,7 @@ class Steps:
         self._written = 0.0
 
     def at(self, step: str, percent: float = 0.0) -> None:
-        """Written at most once per second, and with each new step."""
+        """Write the percentage, at most once per second, and with each new step."""
         now = time.monotonic()
         if step == self._step and now - self._written < 1.0:
             return
@@ -150,7 +150,7 @@ class Steps:
 
 
 def work_at_hand() -> list[dict[str, t.Any]]:
-    """The current progress of all runs of this host; leftovers of killed runs are ignored."""
+    """Return the current progress of all runs of this host; leftovers of killed runs are ignored."""
     progress_of_runs = []
     try:
         names = sorted(os.listdir(PROGRESS))

@@ -38,19 +38,19 @@ class PublishedImage:
     address: str = ""  # of the checksum, as in tags; "" if it has none
 
     def tags(self, sha256: str) -> list[str]:
-        """The records of an entry that was made from this file. :arg sha256: of its content."""
+        """Return the records of an entry that was made from this file. :arg sha256: of its content."""
         records = ["bootflow.driver=%s" % self.driver, *self.address_tags()]
         if self.checksum is not None and self.checksum != Checksum(SHA256, sha256):
             records.append("bootflow.published=%s" % full_text(self.checksum))
         return [checked_tag(tag) for tag in records]
 
     def address_tags(self) -> list[str]:
-        """The record of an entry that has the checksum which this address says now."""
+        """Return the record of an entry that has the checksum which this address says now."""
         return ["bootflow.address=%s" % self.address] if self.address and self.checksum is not None else []
 
 
 def published_image(source: ImageSource, checksum: Checksum | None) -> PublishedImage:
-    """The file of this image. :arg checksum: with the digest; None if it is not known.
+    """Return the file of this image. :arg checksum: with the digest; None if it is not known.
 
     :raises InvalidDiskFormat, ImageUnacceptable: what the catalogue says is not valid.
     """
@@ -64,7 +64,7 @@ def published_image(source: ImageSource, checksum: Checksum | None) -> Published
 
 
 def catalogue_checksum(source: ImageSource, ask: bool) -> Checksum | None:
-    """The checksum of an image with its digest; None if it has none, or has an address that does not answer.
+    """Return the checksum of an image with its digest; None if it has none, or has an address that does not answer.
 
     :arg ask: read the address.
     :raises ImageUnacceptable: it is not valid.
@@ -76,12 +76,12 @@ def catalogue_checksum(source: ImageSource, ask: bool) -> Checksum | None:
 
 
 def full_text(checksum: Checksum) -> str:
-    """``ALGORITHM:DIGEST``, also of a sha256."""
+    """Return ``ALGORITHM:DIGEST``, also of a sha256."""
     return "%s:%s" % (checksum.algorithm, checksum.digest)
 
 
 def published_checksums(tags: t.Collection[str]) -> frozenset[Checksum]:
-    """The recorded checksums. A record that this collection does not write is ignored."""
+    """Return the recorded checksums. A record that this collection does not write is ignored."""
     recorded_checksums = set()
     for text in tag_values(tags, "published"):
         try:
@@ -94,10 +94,10 @@ def published_checksums(tags: t.Collection[str]) -> frozenset[Checksum]:
 
 
 def published_addresses(tags: t.Collection[str]) -> frozenset[str]:
-    """The recorded addresses."""
+    """Return the recorded addresses."""
     return frozenset(value for value in tag_values(tags, "address") if _DIGEST.match(value))
 
 
 def published_driver(tags: t.Collection[str]) -> str:
-    """The recorded driver; "" for an entry of which none was recorded. Several, or an unknown one, equal no driver."""
+    """Return the recorded driver; "" for an entry of which none was recorded. Several, or an unknown one, equal no driver."""
     return ",".join(tag_values(tags, "driver"))

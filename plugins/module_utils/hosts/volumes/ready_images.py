@@ -59,7 +59,7 @@ class ReadyImages:
 
     @contextlib.contextmanager
     def held(self, image_ids: t.Collection[str]) -> t.Iterator[None]:
-        """Until this ends, what find() finds of these images and what is added to the cache is not evicted.
+        """Protect the images from find(), and additions to the cache, from eviction until the end.
 
         Addresses of checksums are read first: never while the group is locked.
         """
@@ -84,7 +84,7 @@ class ReadyImages:
         return needed
 
     def take(self, image_id: str, largest: int) -> ReadyImage:
-        """The checked image, for volumes of at most ``largest`` bytes.
+        """Return the checked image, for volumes of at most ``largest`` bytes.
 
         :raises ImageNotFound, ImageUnacceptable: the image is not available, or is rejected.
         """
@@ -172,14 +172,14 @@ class ReadyImages:
             image.check_steady()
 
     def _same_content(self, group: VolumeGroup, image: CheckedImage) -> CachedImage | None:
-        """The complete entry with the content of this image, whatever it was made from."""
+        """Return the complete entry with the content of this image, whatever it was made from."""
         for entry in image_cache.cached_images(group, self.backend.pool):
             if entry.sha256 == image.sha256 and entry.is_complete and entry.virtual_size:
                 return entry
         return None
 
     def _admit(self, group: VolumeGroup, image: CheckedImage, size: int) -> bool:
-        """Whether the cache can hold one more image of ``size`` bytes, after evicting others."""
+        """Return whether the cache can hold one more image of ``size`` bytes, after evicting others."""
         pool, discard = self.backend.pool, self.backend.clear == DISCARD
         fits, evicted_images = image_cache.admit(group, pool, image.sha256, size, self.backend.cache_limits, discard)
         self.evicted += evicted_images

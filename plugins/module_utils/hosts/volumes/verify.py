@@ -67,7 +67,7 @@ class _Memory:
 
 
 def extents(lines: t.Iterable[bytes], size: int) -> t.Iterator[Extent]:
-    """The extents in the output of ``qemu-img map --output=json``, one per line, for a disk of ``size`` bytes.
+    """Yield the extents in the output of ``qemu-img map --output=json``, one per line, for a disk of ``size`` bytes.
 
     :raises Unplain: a range cannot be read directly from the file, or the output has an unknown format.
     """
@@ -94,14 +94,14 @@ def extents(lines: t.Iterable[bytes], size: int) -> t.Iterator[Extent]:
 
 @contextlib.contextmanager
 def mapped(source: str, driver: str, size: int) -> t.Iterator[t.Iterator[Extent]]:
-    """The extents of an image according to ``qemu-img map``. Raises the errors of extents(), and CommandFailed."""
+    """Yield the extents of an image according to ``qemu-img map``. Raises the errors of extents(), and CommandFailed."""
     argv = [program("qemu-img", QEMU_IMG_PACKAGE), "map", "-f", driver, "--output=json", os.path.abspath(source)]
     with tied_lines(argv) as lines:
         yield extents(lines, size)
 
 
 def _chunks(image_extents: t.Iterable[Extent], size: int) -> t.Iterator[_Chunk]:
-    """The disk in pieces of CHUNK bytes, each with its ranges of the file."""
+    """Yield the disk in pieces of CHUNK bytes, each with its ranges of the file."""
     start = 0
     parts: list[Extent] = []
     for extent in image_extents:
@@ -124,7 +124,7 @@ def first_difference(
     direct: bool,
     wait: t.Callable[[int], None] | None = None,
 ) -> int | None:
-    """The first chunk where the first ``size`` bytes of the device differ from the image; None: no difference.
+    """Return the first chunk where the first ``size`` bytes of the device differ from the image; None: no difference.
 
     :arg direct: read the file past the page cache as well.
     :arg wait: called with an end; returns when the device can be read up to there.
@@ -159,7 +159,7 @@ def _is_same(
 
 
 def _read_device(fd: int, memory: _Memory, chunk: _Chunk) -> bool:
-    """False: the device is shorter."""
+    """Read a chunk. Returns False if the device is shorter."""
     whole = min(-(-chunk.length // _PAGE) * _PAGE, CHUNK)
     done = 0
     while done < chunk.length:

@@ -257,7 +257,7 @@ class _Batch:
             check_fits_volume(label, ready[made.desired.image_id].virtual_size, made.desired.size // GIB)
 
     def _origin(self, made: Plan, ready: t.Mapping[str, ReadyImage]) -> LogicalVolume | None:
-        """The origin for a thin volume, which is made as its snapshot."""
+        """Return the origin for a thin volume, which is made as its snapshot."""
         if made.desired.image_id:
             return ready[made.desired.image_id].lv
         return made.origin if self.backend.pool else None
@@ -329,7 +329,7 @@ class _Batch:
 
     @contextlib.contextmanager
     def _steady(self, group: VolumeGroup, made: Plan) -> t.Iterator[str]:
-        """A path whose content does not change during the copy: for a volume in use a snapshot, as in Cinder."""
+        """Yield a path whose content does not change during the copy: for a volume in use a snapshot, as in Cinder."""
         origin = made.origin
         if origin is None:
             raise InvalidInput(reason="volume %s has no source" % made.desired.name)
@@ -378,12 +378,12 @@ class _Batch:
 
 
 def _state(desired: DesiredVolume, size: int, source: str) -> dict[str, t.Any]:
-    """For a diff."""
+    """Return the state for a diff."""
     return {"name": desired.name, "size": size, "source": source}
 
 
 def _is_wiped(backend: Backend, group: VolumeGroup, lv: LogicalVolume) -> bool:
-    """Thin volumes are not wiped: their pool zeroes blocks before reuse, unless zeroing is disabled."""
+    """Return whether the volume is wiped. Thin volumes are not: their pool zeroes blocks before reuse, unless zeroing is disabled."""
     if backend.clear == NONE:
         return False
     if lv.is_thin:
@@ -419,7 +419,7 @@ def _wipe(backend: Backend, group: VolumeGroup, lv: LogicalVolume, written: int 
 
 
 def _rounds(desired_volumes: t.Sequence[DesiredVolume]) -> t.Iterator[list[DesiredVolume]]:
-    """Deletions first; then every volume after its source in the batch."""
+    """Yield deletions first; then every volume after its source in the batch."""
     removals = [desired for desired in desired_volumes if desired.state == ABSENT]
     pending = [desired for desired in desired_volumes if desired.state != ABSENT]
     first = True
@@ -440,7 +440,7 @@ def make_volumes(
     images: t.Sequence[t.Mapping[str, t.Any]] = (),
     uploads: t.Mapping[str, str] | None = None,
 ) -> dict[str, t.Any]:
-    """{outcomes by id, backend: capacity afterwards, diff}; the module volume_lvm documents the fields.
+    """Return {outcomes by id, backend: capacity afterwards, diff}; the module volume_lvm documents the fields.
 
     :raises InvalidInput: a volume is given twice, or the settings of the backend are not valid.
     :raises DriverNotInitialized: the volume group or pool is missing or not active.

@@ -49,7 +49,7 @@ class CheckedImage:
     direct: bool = False  # not in the page cache, and readable past it
 
     def check_steady(self) -> None:
-        """:raises ImageUnacceptable: the file may have changed since the check."""
+        """Check the file. :raises ImageUnacceptable: the file may have changed since the check."""
         if self.steady is not None and not self.steady.is_steady():
             raise ImageUnacceptable(
                 image_id=self.source.label,
@@ -59,14 +59,14 @@ class CheckedImage:
 
 
 def checked_temp_dir(path: str) -> str:
-    """:raises InvalidInput: the path is not absolute, or is the root directory."""
+    """Check the path. :raises InvalidInput: the path is not absolute, or is the root directory."""
     if not path.startswith("/") or "\0" in path or ".." in path.split("/") or os.path.normpath(path) in ("/", "//"):
         raise InvalidInput(reason="temp_dir must be an absolute path below the root directory, got %r" % path)
     return os.path.normpath(path)
 
 
 def check_fits_volume(image: str, virtual_size: int, volume_gb: int) -> None:
-    """Whether the image, in whole GiB, fits the volume.
+    """Check that the image, in whole GiB, fits the volume.
 
     :raises ImageUnacceptable: it does not fit.
     """

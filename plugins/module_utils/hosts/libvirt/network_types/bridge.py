@@ -46,7 +46,7 @@ class HostBridge:
 
 
 def _is_bridge(name: str) -> bool:
-    """Whether ``name`` is a Linux bridge in our network namespace (/sys may show that of another namespace)."""
+    """Return whether ``name`` is a Linux bridge in our network namespace (/sys may show that of another namespace)."""
     answer = array.array("B", struct.pack("I", _ETHTOOL_GDRVINFO).ljust(256, b"\0"))
     request = struct.pack("16sP", name.encode("ascii"), answer.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

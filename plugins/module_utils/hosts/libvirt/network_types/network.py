@@ -131,7 +131,7 @@ def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> d
 
 
 def _definition_of(network: t.Any) -> str:
-    """The persistent definition, or else the running one."""
+    """Return the persistent definition, or else the running one."""
     with libvirt_errors():
         return str(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE if network.isPersistent() else 0))
 
@@ -148,7 +148,7 @@ def _define(connection: t.Any, spec: NetworkSpec, xml: str) -> t.Any:
 
 
 def _start(network: t.Any, spec: NetworkSpec, definition: str, is_new: bool) -> None:
-    """:raises NetworkRangeInUse: libvirt found the range in use. Then a new network is not left behind."""
+    """Start a network. :raises NetworkRangeInUse: libvirt found the range in use. Then a new network is not left behind."""
     try:
         network.create()
     except libvirt.libvirtError as error:
@@ -179,7 +179,7 @@ def _check_network(network: t.Any | None, spec: NetworkSpec) -> dict[str, t.Any]
 
 
 def network_xml(spec: NetworkSpec) -> str:
-    """The definition of a managed libvirt network.
+    """Return the definition of a managed libvirt network.
 
     The gateway of a subnet is the address of the host; with forward none and without a gateway the host has no address in the network.
     A DHCP range is never written: the ledger assigns the addresses, and each becomes a reservation (see .dhcp).
@@ -216,7 +216,7 @@ def _dhcp_options(spec: NetworkSpec) -> list[str]:
 
 
 def _check_dhcp(definition: str, spec: NetworkSpec) -> None:
-    """:raises NetworkError: the definition of an existing network cannot serve the subnets as requested"""
+    """Check DHCP. :raises NetworkError: the definition of an existing network cannot serve the subnets as requested"""
     served = [s for s in spec.subnets if s.get("enable_dhcp")]
     if not served:
         return
@@ -274,7 +274,7 @@ def _purge(network: t.Any, used: t.Collection[str], min_age: float, check_mode: 
 
 
 def _is_ours(network: t.Any) -> bool:
-    """Whether this collection defined the network."""
+    """Return whether this collection defined the network."""
     if not network.isPersistent():
         return False
     xml = parse(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
@@ -283,7 +283,7 @@ def _is_ours(network: t.Any) -> bool:
 
 
 def _used_by_domains(connection: t.Any) -> set[str]:
-    """Names of the networks and bridges of all domains, running and defined."""
+    """Return the names of the networks and bridges of all domains, running and defined."""
     names: set[str] = set()
     for definition in definitions(connection):
         for source in parse(definition).iterfind(".//interface/source"):
@@ -292,7 +292,7 @@ def _used_by_domains(connection: t.Any) -> set[str]:
 
 
 def _has_ports(network: t.Any) -> bool:
-    """Whether something other than a domain of this libvirt uses it: of another driver, or an interface in its bridge."""
+    """Return whether something other than a domain of this libvirt uses it: of another driver, or an interface in its bridge."""
     if network.isActive() and hasattr(network, "listAllPorts") and network.listAllPorts(0):
         return True
     bridge = bridge_of(network)
@@ -313,7 +313,7 @@ def _mark_needed(network: t.Any) -> None:
 
 
 def _unneeded_for(network: t.Any) -> float:
-    """Seconds since a build needed the network; without one since the host started, the time since then."""
+    """Return the seconds since a build needed the network; without one since the host started, the time since then."""
     try:
         return time.time() - os.stat(_needed_file(network)).st_mtime
     except FileNotFoundError:

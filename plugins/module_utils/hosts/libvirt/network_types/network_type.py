@@ -30,7 +30,7 @@ class NetworkSpec:
 
     @property
     def real_name(self) -> str:
-        """The name on the host."""
+        """Return the name on the host."""
         return self.source or self.name
 
 

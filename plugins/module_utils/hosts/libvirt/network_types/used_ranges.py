@@ -28,7 +28,7 @@ _REFUSED = re.compile(r"already in use by interface (\S+)")
 
 
 def check_unused(connection: t.Any, definition: str, name: str, is_defined: bool) -> None:
-    """:arg name: of the network in the catalogue.
+    """Check that the host does not use the network's ranges. :arg name: of the network in the catalogue.
 
     :raises NetworkRangeInUse: another libvirt network that is active overlaps, or an interface of the host has an address there.
     """
@@ -59,7 +59,7 @@ def check_unused(connection: t.Any, definition: str, name: str, is_defined: bool
 
 
 def refused(error: t.Any, definition: str, name: str, is_defined: bool) -> NetworkRangeInUse | None:
-    """libvirt's own refusal to start a network in a range of the host; None for another error."""
+    """Return libvirt's own refusal to start a network in a range of the host; None for another error."""
     match = _REFUSED.search(error.get_error_message() or "")
     if match is None or not is_code(error, "VIR_ERR_INTERNAL_ERROR"):
         return None
@@ -85,7 +85,7 @@ def _ranges(root: t.Any) -> list[t.Any]:
 
 
 def _addresses() -> t.Iterator[tuple[str, t.Any]]:
-    """Every interface of the host that is up, with its addresses.
+    """Yield every interface of the host that is up, with its addresses.
 
     While interfaces come and go the kernel may end its list early; ip says so in words only, and is asked again.
     """
