@@ -149,7 +149,7 @@ def item(line: str) -> str:
 
 def option(name: str, setting, indent: int, variable: bool, role: bool = False, more: str = "") -> str:
     lines = [marked(text) for text in (setting.help, more) if text]
-    if not setting.choices and setting.expects != setting.of.expects:
+    if not setting.choices and setting.expects != setting.value_kind.expects:
         lines.append(setting.expects[0].upper() + setting.expects[1:] + ".")
     shown = marked(setting.default_text) or ("V(%s)" % plain(setting.default) if plain(setting.default) else "")
     if variable:

@@ -48,7 +48,7 @@ def arguments_of(name: str) -> dict[str, t.Any]:
 
 def wrong_values(setting: Setting) -> list[t.Any]:
     """Values that the setting cannot take; texts take almost anything."""
-    kind = setting.of.type
+    kind = setting.value_kind.type
     found: list[t.Any] = [{}] if kind in ("int", "float", "bool", "str", "path") else [3.5, "-"]
     if setting.choices:
         found += ["no such choice", 7]
@@ -59,7 +59,7 @@ def wrong_values(setting: Setting) -> list[t.Any]:
     elif kind == "bool":
         found += ["maybe", "", 2, []]
     elif kind == "list":
-        found = [{"a": 1}, 7] if setting.of.elements == "raw" else [{"a": 1}, [None], [[]]]
+        found = [{"a": 1}, 7] if setting.value_kind.elements == "raw" else [{"a": 1}, [None], [[]]]
     elif kind == "dict":
         found = ["abc", 7, ["a"]]
     elif kind == "path":
@@ -78,7 +78,12 @@ def shown(message: str, called: str, setting: Setting) -> None:
 def test_a_wrong_value_is_an_error_that_names_the_variable(name: str) -> None:
     setting = table.ALL[name]
     for value in wrong_values(setting):
-        if value == 3.5 and setting.of.type == "raw" and to_number(value) is not None and "number" in setting.expects:
+        if (
+            value == 3.5
+            and setting.value_kind.type == "raw"
+            and to_number(value) is not None
+            and "number" in setting.expects
+        ):
             continue
         with pytest.raises(errors.InvalidInput) as caught:
             setting.read(value)
@@ -117,7 +122,7 @@ def test_a_secret_is_never_printed() -> None:
     for setting in table.ALL.values():
         if setting.secret:
             with pytest.raises(errors.InvalidInput) as caught:
-                setting.read({"x": "hunter2"} if setting.of.type != "list" else "hunter2")
+                setting.read({"x": "hunter2"} if setting.value_kind.type != "list" else "hunter2")
             assert "hunter2" not in caught.value.message
     assert {"bootflow_ledger_url", "bootflow_ledger_password", "bootflow_instances"} <= {
         s.variable for s in table.ALL.values() if s.secret

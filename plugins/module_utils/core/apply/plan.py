@@ -171,7 +171,7 @@ class Change:
 @dataclass(frozen=True)
 class Plan:
     changes: tuple[Change, ...] = ()
-    kept: tuple[str, ...] = ()  # names of what the file does not have, and is not deleted
+    kept_names: tuple[str, ...] = ()  # names of what the file does not have, and is not deleted
     drift: tuple[
         tuple[tuple[str, ...], tuple[str, ...]], ...
     ] = ()  # (what the catalogue changed, the instances that keep what they have)
@@ -196,8 +196,8 @@ class Plan:
                 "= %s %s the catalogue entries with which %s booted; changed since then: %s"
                 % (", ".join(names), verb, they, "; ".join(words))
             )
-        if self.kept:
-            texts.append("= not in the file, kept without bootflow_prune: %s" % ", ".join(self.kept))
+        if self.kept_names:
+            texts.append("= not in the file, kept without bootflow_prune: %s" % ", ".join(self.kept_names))
         if self.leaving:
             texts.append(
                 "= not in the file, being deleted (bootflow.compute.delete ends it): %s" % ", ".join(self.leaving)
@@ -219,8 +219,8 @@ class Plan:
             words.append("%d to be tried again" % len(waits))
         if len(open_changes) > len(asks) + len(waits):
             words.append("%d cannot be changed" % (len(open_changes) - len(asks) - len(waits)))
-        if self.kept:
-            words.append("%d not in the file" % len(self.kept))
+        if self.kept_names:
+            words.append("%d not in the file" % len(self.kept_names))
         if self.leaving:
             words.append("%d being deleted" % len(self.leaving))
         return "%s; %d as the file has %s." % (", ".join(words), self.same, "it" if self.same == 1 else "them")

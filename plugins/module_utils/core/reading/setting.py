@@ -287,7 +287,7 @@ class Setting:
         """The form of a value, to follow "must be" in a message."""
         if self.choices:
             return "one of %s%s" % (", ".join(c for c in self.choices if c), ", or empty" if "" in self.choices else "")
-        words = self.of.expects
+        words = self.value_kind.expects
         if self.unit:
             words += " of " + self.unit
         if self.least is not None and self.most is not None:
@@ -297,7 +297,7 @@ class Setting:
         return words
 
     @property
-    def of(self) -> Kind:
+    def value_kind(self) -> Kind:
         return self.kind if isinstance(self.kind, Kind) else _KINDS[self.kind]
 
     def but(self, **changes: t.Any) -> Setting:
@@ -306,9 +306,9 @@ class Setting:
 
     def argument(self) -> dict[str, t.Any]:
         """An option's entry in an argument spec."""
-        spec: dict[str, t.Any] = {"type": self.of.type}
-        if self.of.elements:
-            spec["elements"] = self.of.elements
+        spec: dict[str, t.Any] = {"type": self.value_kind.type}
+        if self.value_kind.elements:
+            spec["elements"] = self.value_kind.elements
         if self.choices:
             spec["choices"] = list(self.choices)
         if self.required:
@@ -327,7 +327,7 @@ class Setting:
         called = called or self.variable
         check_size(value, called)
         try:
-            result = self.of.read(value)
+            result = self.value_kind.read(value)
             if self.choices and result not in self.choices:
                 raise Unfit
             if (self.least is not None and result < self.least) or (self.most is not None and result > self.most):

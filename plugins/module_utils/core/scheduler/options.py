@@ -22,7 +22,7 @@ class DeclaredSettings:
 
     settings: t.Mapping[str, t.Any] = field(default_factory=dict)  # a missing one has its declared default
 
-    def of(self, declared: t.Iterable[Setting]) -> Values:
+    def values_of(self, declared: t.Iterable[Setting]) -> Values:
         """The values of declared settings. :raises InvalidInput: a wrong value"""
         if not declared:
             return Values((), {})

@@ -371,7 +371,7 @@ def _make(options: SchedulerOptions, name: str, cls: type, path: str) -> t.Any:
             return cls(options)
         made: t.Any = cls()
         if getattr(made, "settings", ()):
-            made.conf = options.of(made.settings)
+            made.conf = options.values_of(made.settings)
         return made
     except BootflowError:
         raise

@@ -204,7 +204,7 @@ def other_names_of(tx: Transaction) -> dict[int, list[NodeRow]]:
     )
     same = sa.and_(other.machine_id == c.machine_id, other.id != c.id)
     query = (
-        sa.select(c.id.label("mine"), other.id, other.host, other.node, *(other[n] for n in names))
+        sa.select(c.id.label("own_id"), other.id, other.host, other.node, *(other[n] for n in names))
         .select_from(compute_nodes)
         .join(other.id.table, same)
         .where(c.machine_id.is_not(None))
@@ -212,7 +212,7 @@ def other_names_of(tx: Transaction) -> dict[int, list[NodeRow]]:
     )
     other_rows: dict[int, list[NodeRow]] = {}
     for row in tx.execute(query):
-        other_rows.setdefault(int(row.mine), []).append(t.cast(NodeRow, row))
+        other_rows.setdefault(int(row.own_id), []).append(t.cast(NodeRow, row))
     return other_rows
 
 

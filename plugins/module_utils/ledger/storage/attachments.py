@@ -223,21 +223,21 @@ def apply(
     tx: Transaction,
     rows: t.Sequence[Attachment],
     event: Event,
-    each: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
+    values_by_id: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
     **fields: t.Any,
 ) -> list[Attachment]:
     """Apply ``event`` to these attachments, whose volumes are locked. Returns them afterwards.
 
     UPDATE volume_attachments SET <parts of the state, fields> WHERE id = <id>, for all of them at once.
 
-    :arg fields: columns written with it; ``each``: attachment id -> its own columns.
+    :arg fields: columns written with it; ``values_by_id``: attachment id -> its own columns.
     :raises VolumeAttachmentConflict: the state of one does not admit the event; nothing is written then.
     """
     if not rows:
         return []
     written = []
     for row in rows:
-        values = {**event.clears, **fields, **(each or {}).get(row.id, {})}
+        values = {**event.clears, **fields, **(values_by_id or {}).get(row.id, {})}
         if not set(event.needs) <= set(values) or set(State._fields) & set(values):
             raise ValueError("event %s is written with %s" % (event.name, ", ".join(event.needs) or "no field"))
         ended = {"deleted": row.id} if event.last else {}

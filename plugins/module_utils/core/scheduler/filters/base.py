@@ -61,7 +61,7 @@ class Filter(abc.ABC):
 
     def __init__(self, options: SchedulerOptions):
         self.options = options
-        self.conf = options.of(self.settings)
+        self.conf = options.values_of(self.settings)
 
     def concerns(self, spec: RequestSpec) -> bool:
         """Whether the filter applies to the request; otherwise it passes every host and is not asked again."""

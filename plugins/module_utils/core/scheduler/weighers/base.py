@@ -56,7 +56,7 @@ class Weigher(abc.ABC):
 
     def __init__(self, options: SchedulerOptions):
         self.options = options
-        self.conf = options.of(self.settings)
+        self.conf = options.values_of(self.settings)
 
     def needs(self, spec: RequestSpec) -> frozenset[str]:
         """Return the data that the ledger has to read of hosts for this request, of host_state.NEEDS."""
