@@ -65,7 +65,7 @@ options:
       made_for:
         description:
           - Mark of a move that failed. Only what was made for it is removed, see M(bootflow.compute.instance_disks_fetch) and
-            M(bootflow.compute.domain_migration_target). An instance that the host had before stays, and its outcome has C(kept).
+            M(bootflow.compute.domain_migration). An instance that the host had before stays, and its outcome has C(kept).
         type: str
         default: ''
       due_at:

@@ -48,7 +48,7 @@ options:
     description: Print what was done. Read from the variable C(bootflow_print_table), else true.
     type: bool
 notes:
-  - Runs on the controller, inside the ansible-playbook process. On the hosts it runs M(bootflow.compute.domain_migration_job).
+  - Runs on the controller, inside the ansible-playbook process. On the hosts it runs M(bootflow.compute.domain_migration).
   - Each step reads what the others returned; register them as the playbook C(live_migration_abort) does.
 seealso:
   - module: bootflow.compute.instance_live_migrate

@@ -65,9 +65,8 @@ options:
     description: Print what was done. Read from the variable C(bootflow_print_table), else true.
     type: bool
 notes:
-  - Runs on the controller, inside the ansible-playbook process. On the hosts it runs M(bootflow.compute.domain_migration_info),
-    M(bootflow.compute.domain_migration_target), M(bootflow.compute.domain_migration), M(bootflow.compute.domain_info),
-    M(bootflow.compute.virtual_network) and M(bootflow.compute.instance_cleanup).
+  - Runs on the controller, inside the ansible-playbook process. On the hosts it runs M(bootflow.compute.domain_migration),
+    M(bootflow.compute.domain_info), M(bootflow.compute.virtual_network) and M(bootflow.compute.instance_cleanup).
   - Each step reads what the others returned; register them as the playbook C(live_migrate) does.
 seealso:
   - module: bootflow.compute.instance_live_intervene

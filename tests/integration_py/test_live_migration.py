@@ -384,7 +384,7 @@ def test_a_host_that_cannot_run_the_guest(lab, flow: Flow, tmp_path) -> None:
     flow.boot(entry("web"), bootflow_hosts=[home.name])
     uuid = flow.instances()["web"]["uuid"]
     here, there = (ModuleRunner(str(tmp_path / h.name), h.command()) for h in (home, away))
-    described = here.result(here.start("domain_migration_info", uuids=[uuid]))
+    described = here.result(here.start("domain_migration", step="describe", uuids=[uuid]))
     guest = described["outcomes"][uuid]["guest"]
     feature = "<feature policy='require' name='avx512f'/></cpu>"
     wrong = {
@@ -394,10 +394,12 @@ def test_a_host_that_cannot_run_the_guest(lab, flow: Flow, tmp_path) -> None:
     for code, fields in wrong.items():
         limits = {"disks": {disk["name"]: 0 for disk in guest["disks"]}}
         coming = {"uuid": uuid, "token": "t" * 64, "guest": {**guest, **fields}, "limits": limits}
-        answer = there.result(there.start("domain_migration_target", guests=[coming], stop_token="s" * 64))
+        answer = there.result(
+            there.start("domain_migration", step="prepare", arriving_guests=[coming], stop_token="s" * 64)
+        )
         assert answer["outcomes"][uuid]["error"]["code"] == code and answer["port"] == 0, answer
     assert list(traces(flow, "web")) == [home.name]
-    off = here.result(here.start("domain_migration_job", uuids=[uuid], action="abort"))
+    off = here.result(here.start("domain_migration", step="intervene", uuids=[uuid], action="abort"))
     assert off["outcomes"][uuid]["error"]["code"] == "MigrationError"
     flow.delete("web")
 

@@ -89,7 +89,7 @@ def test_a_source_host_that_was_taken_over(flow: Flow, tmp_path: Path) -> None:
     uuid = web["uuid"]
     folder = "/var/lib/bootflow/instances/%s" % uuid
     here, there = (ModuleRunner(str(tmp_path / h.name), h.command()) for h in (home, away))
-    guest = here("domain_migration_info", uuids=[uuid])["outcomes"][uuid]["guest"]
+    guest = here("domain_migration", step="describe", uuids=[uuid])["outcomes"][uuid]["guest"]
     honest = home.run("virsh", "dumpxml", "--migratable", uuid).stdout
     network = honest.split("<source network='")[1].split("'")[0]
     mac, dev = (honest.split(before)[1].split("'")[0] for before in ("<mac address='", "<target dev='tap"))
@@ -103,7 +103,9 @@ def test_a_source_host_that_was_taken_over(flow: Flow, tmp_path: Path) -> None:
         "interfaces": {mac: interface},
     }
     coming = {"uuid": uuid, "token": TOKEN, "guest": guest, "limits": limits}
-    gate = there("domain_migration_target", guests=[coming], stop_token=STOP, ledger_id=limits["ledger_id"])
+    gate = there(
+        "domain_migration", step="prepare", arriving_guests=[coming], stop_token=STOP, ledger_id=limits["ledger_id"]
+    )
     assert gate["outcomes"][uuid]["error"] is None, gate
     changes = {
         "a file of the host": ("%s/disk'" % folder, "/etc/shadow'"),
@@ -138,9 +140,9 @@ def test_a_source_host_that_was_taken_over(flow: Flow, tmp_path: Path) -> None:
     refused = {name: text for name, text in said.items() if "is not part of a migration" not in text}
     assert not refused, refused
 
-    assert there(
-        "domain_migration_target", state="absent", stop_token=STOP, port=gate["port"], fingerprint=gate["fingerprint"]
-    )["changed"]
+    assert there("domain_migration", step="close", stop_token=STOP, port=gate["port"], fingerprint=gate["fingerprint"])[
+        "changed"
+    ]
     assert traces(flow, "other") == {away.name: (True, "running")}
     assert away.run("virsh", "list", "--all", "--uuid").stdout.split() == [other["uuid"]]
     assert not away.run("virsh", "pool-list", "--all", "--name").stdout.split()

@@ -30,7 +30,7 @@ def limits_of(
     ports: Ports,
     pins: t.Mapping[str, t.Any],
 ) -> dict[str, t.Any]:
-    """Return the option ``limits`` of a guest for the module domain_migration_target.
+    """Return the option ``limits`` of an arriving guest for the module domain_migration.
 
     :arg guest_settings: the settings GUEST of the new host. :arg ports: of the guest, also ports that it is losing.
     :arg pins: see core.guest.numa.pins().

@@ -57,13 +57,14 @@ class Intervention(Stages):
         uuids = [i["uuid"] for i in self.items_on(host, "source")]
         arguments = {
             **host_settings.libvirt_arguments(self.action),
+            "step": "intervene",
             "uuids": uuids,
             "action": ACTION[self.operation],
             "permit_post_copy": host_settings.values(self.action, LIVE).live_migration_permit_post_copy,
         }
 
         def tell() -> tuple[Outcomes, Failed]:
-            result = self.action.run_module("domain_migration_job", arguments)
+            result = self.action.run_module("domain_migration", arguments)
             return result["outcomes"], item_errors(result, uuids)
 
         outcomes = self.guarded(uuids, tell)

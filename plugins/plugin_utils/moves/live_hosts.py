@@ -61,8 +61,11 @@ class LiveHosts(Stages):
 
     # --- look -----------------------------------------------------------------------------------------------------------
 
-    def _batch(self, module: str, arguments: t.Mapping[str, t.Any], uuids: t.Sequence[str]) -> tuple[Outcomes, Failed]:
-        result = self.action.run_module(module, {**host_settings.libvirt_arguments(self.action), **arguments})
+    def _batch(self, arguments: t.Mapping[str, t.Any], uuids: t.Sequence[str]) -> tuple[Outcomes, Failed]:
+        """Run a step of the module domain_migration. :arg arguments: with its step"""
+        result = self.action.run_module(
+            "domain_migration", {**host_settings.libvirt_arguments(self.action), **arguments}
+        )
         return result["outcomes"], item_errors(result, uuids)
 
     def _look(self, host: str) -> Result:
@@ -70,10 +73,15 @@ class LiveHosts(Stages):
         uuids = [i["uuid"] for i in self.items_on(host, "source")]
         with contextlib.closing(self.action.open_ledger()) as ledger:
             volumes = ledger.inspect(sources_on, host, uuids)
-        arguments = {"instances_path": host_settings.of(self.action).instances_path, "uuids": uuids, "volumes": volumes}
+        arguments = {
+            "step": "describe",
+            "instances_path": host_settings.of(self.action).instances_path,
+            "uuids": uuids,
+            "volumes": volumes,
+        }
 
         def look() -> tuple[Outcomes, Failed]:
-            found, failed = self._batch("domain_migration_info", arguments, uuids)
+            found, failed = self._batch(arguments, uuids)
             return found, {**failed, **self._with_others(uuids, found, failed)}
 
         return {"changed": False, "outcomes": self.guarded(uuids, look)}
@@ -123,13 +131,14 @@ class LiveHosts(Stages):
         begun = self.result("begin")
         limits, volumes = self._limits(uuids), self._volumes_here(host, uuids)
         result = self.action.run_module(
-            "domain_migration_target",
+            "domain_migration",
             {
                 **host_settings.libvirt_arguments(self.action),
+                "step": "prepare",
                 "instances_path": settings.instances_path,
                 "ledger_id": self.action.ledger_id(),
                 "volume_group": host_settings.volume_group(settings),
-                "guests": [
+                "arriving_guests": [
                     {
                         "uuid": u,
                         "token": self.token(u),
@@ -220,9 +229,10 @@ class LiveHosts(Stages):
         settings = host_settings.values(self.action, LIVE)
         name = self.token("progress of %s" % host)[:32]
         arguments = {
+            "step": "migrate",
             "progress": name,
             "instances_path": host_settings.of(self.action).instances_path,
-            "guests": [{**to_send[u], "volumes": disks} for u, disks in volumes.items()],
+            "departing_guests": [{**to_send[u], "volumes": disks} for u, disks in volumes.items()],
             "timeout_action": settings.live_migration_timeout_action,
             "permit_post_copy": settings.live_migration_permit_post_copy,
             "permit_auto_converge": settings.live_migration_permit_auto_converge,
@@ -234,7 +244,7 @@ class LiveHosts(Stages):
 
         def migrate() -> tuple[Outcomes, Failed]:
             with live_progress.watched(self.action, path_of(name), leaving, self.options["print_table"]):
-                return self._batch("domain_migration", arguments, sorted(owned))
+                return self._batch(arguments, sorted(owned))
 
         return {"outcomes": self.guarded(sorted(owned), migrate)}
 
@@ -298,15 +308,15 @@ class LiveHosts(Stages):
             return
         arguments = {
             **host_settings.libvirt_arguments(self.action),
+            "step": "close",
             "port": place["port"],
             "fingerprint": place["fingerprint"],
-            "state": "absent",
             "instances_path": host_settings.of(self.action).instances_path,
             "arrived": arrived,
             "stop_token": self.token(host),
         }
         with contextlib.suppress(errors.BootflowError):
-            self.action.run_module("domain_migration_target", arguments)
+            self.action.run_module("domain_migration", arguments)
 
     def _clean(self, host: str) -> Result:
         """Remove the instances whose guests left, and look at the other guests."""

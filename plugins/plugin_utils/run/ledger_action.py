@@ -547,7 +547,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 "delegate_to is %s, whose answer would be written as that of %s. "
                 "Remedy: Name the hosts in the play (hosts), and remove delegate_to." % (delegated, host)
             )
-        seconds = time_limits.limit_of(self, name, arguments)
+        seconds, step = time_limits.limit_of(self, name, arguments), str(arguments.get("step") or "")
         self.check_lease(name)
         try:
             with self.within(seconds, name):
@@ -560,12 +560,12 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
             raise errors.HostUnreachable(host=host, reason=_one_line(result.get("msg", "")).rstrip("."))
         if result.get("failed"):
             if result.get("error_code"):
-                answer.check_failure(name, host, result)
+                answer.check_failure(name, host, result, step)
             error = module_error(name, host, result)
             self._show_tracebacks(name, host, [result, {"traceback": traceback_of(result)}])
             error.details["answer"] = result
             raise error
-        answer.check(name, host, result)
+        answer.check(name, host, result, step)
         self._show_tracebacks(name, host, [o.get("error") or {} for o in (result.get("outcomes") or {}).values()])
         for text in result.get("warnings") or []:
             self._display.warning(legible("%s: %s" % (host, text)))

@@ -33,6 +33,8 @@ class TimeIsUp(BaseException):
 def limit_of(action: host_settings.OnHost, module: str, arguments: Arguments) -> float:
     """The seconds that the current host has for ``module``, with all that the arguments make it wait for."""
     kind = _KINDS.get(module, "work_timeout")
+    if module == "domain_migration":
+        kind = _MIGRATION_KINDS.get(arguments["step"], kind)
     if module == "instance_cleanup" and _clears(arguments):
         kind = "clear_timeout"
     if module == "instance_build" and _copies(arguments):
@@ -98,8 +100,6 @@ def children() -> set[int]:
 _KINDS = {
     "compute_node_info": "report_timeout",
     "domain_console": "report_timeout",
-    "domain_migration": "copy_timeout",
-    "domain_migration_info": "report_timeout",
     "domain_info": "report_timeout",
     "storage_backend_info": "report_timeout",
     "instance_disks": "copy_timeout",
@@ -108,6 +108,8 @@ _KINDS = {
     "instance_disks_resize": "copy_timeout",
     "volume_lvm": "clear_timeout",
 }
+# Likewise, of the steps of domain_migration.
+_MIGRATION_KINDS = {"describe": "report_timeout", "migrate": "copy_timeout"}
 
 
 def _clears(arguments: Arguments) -> bool:
@@ -148,8 +150,7 @@ def _waits(arguments: Arguments) -> float:
 
 def _migrations(arguments: Arguments) -> float:
     """The seconds that guests may take which leave while they run: each its time, and as much again once it was forced to complete."""
-    guests = [g for g in arguments.get("guests") or () if "completion_timeout" in g]
-    return sum(2.0 * float(g["completion_timeout"]) for g in guests)
+    return sum(2.0 * float(g["completion_timeout"]) for g in arguments.get("departing_guests") or ())
 
 
 def _wait(value: t.Any) -> float:

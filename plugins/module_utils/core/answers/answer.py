@@ -14,7 +14,7 @@ from ..legible import legible
 from . import compute, outcomes, storage
 from .shapes import Misshapen, Shape, flag, items, maybe, message, name, names, number, prose, record, text, whole
 
-# module -> what its answer has, and what it may have.
+# Module, with a dot and its step where it has several -> what its answer has, and what it may have.
 _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "compute_node_info": ({"compute_node": compute.NODE}, {"iscsi": compute.ISCSI, "dhcp": compute.DHCP}),
     "storage_backend_info": (
@@ -31,13 +31,14 @@ _ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
     "virtual_network": ({"outcomes": outcomes.NETWORKS}, {"reservations": outcomes.ANY}),
     "domain": ({"outcomes": outcomes.DOMAINS}, {}),
     "domain_info": ({"power_states": compute.POWER_STATES, "boot_id": compute.BOOT_ID}, {"at_work": compute.AT_WORK}),
-    "domain_migration": ({"outcomes": outcomes.MIGRATED}, {}),
-    "domain_migration_info": ({"outcomes": outcomes.LEAVING}, {}),
-    "domain_migration_job": ({"outcomes": outcomes.INTERVENED}, {}),
-    "domain_migration_target": (
+    "domain_migration.describe": ({"outcomes": outcomes.LEAVING}, {}),
+    "domain_migration.prepare": (
         {"outcomes": outcomes.PREPARED, "port": whole(0, 65535), "fingerprint": text(64)},
         {},
     ),
+    "domain_migration.migrate": ({"outcomes": outcomes.MIGRATED}, {}),
+    "domain_migration.close": ({"outcomes": outcomes.ANY}, {}),
+    "domain_migration.intervene": ({"outcomes": outcomes.INTERVENED}, {}),
     "domain_power": ({"outcomes": outcomes.DOMAIN_POWER}, {}),
     "domain_password": ({"outcomes": outcomes.DOMAIN_PASSWORD}, {}),
     "domain_rescue": ({"outcomes": outcomes.DOMAIN_RESCUE}, {}),
@@ -85,21 +86,26 @@ _FAILED = _list_fields(
 )
 
 
-def check(module: str, host: str, result: t.Mapping[str, t.Any]) -> None:
+def check(module: str, host: str, result: t.Mapping[str, t.Any], step: str = "") -> None:
     """Check what ``module`` answered on ``host``. What Ansible adds to a result is not looked at.
 
+    :arg step: of a module with several steps, its option ``step``.
     :raises InvalidAnswer: naming the first field that does not fit, what it must be, and its value.
     """
-    _check(module, host, result, _SHAPES.get(module, _OTHERS))
+    _check(module, host, result, _SHAPES.get(_entry(module, step), _OTHERS))
 
 
-def check_failure(module: str, host: str, result: t.Mapping[str, t.Any]) -> None:
+def check_failure(module: str, host: str, result: t.Mapping[str, t.Any], step: str = "") -> None:
     """The same for the result of a module that failed with an error of ours. It may have what it did nevertheless.
 
     :raises InvalidAnswer: see check().
     """
-    own = _SHAPES.get(module, [])
+    own = _SHAPES.get(_entry(module, step), [])
     _check(module, host, result, [*_FAILED, *((field, shape, False) for field, shape, _required in own)])
+
+
+def _entry(module: str, step: str) -> str:
+    return "%s.%s" % (module, step) if step else module
 
 
 def _check(module: str, host: str, result: t.Mapping[str, t.Any], shapes: t.Iterable[tuple[str, Shape, bool]]) -> None:

@@ -29,7 +29,7 @@ class Telling(Fleet):
     outcome: t.Optional[t.Dict[str, t.Any]] = LEFT
 
     def answer(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        assert name == "domain_migration_job"
+        assert (name, arguments["step"]) == ("domain_migration", "intervene")
         self.asked.append(arguments["action"])
         if self.outcome is None:
             raise ZeroDivisionError(name)

@@ -59,9 +59,9 @@ LEAVING = {
 ANSWERS: dict[str, dict[str, t.Any]] = {
     "domain": {"outcomes": {UUID: {**GOOD, "power_state": 1, "vifs_missing": [], "devices": [PLACE]}, "b": BAD}},
     "domain_power": {"outcomes": {UUID: {**GOOD, "power_state": 4, "forced": False, "restarted": True}, "b": BAD}},
-    "domain_migration_info": {"outcomes": {UUID: {**GOOD, "guest": LEAVING}, "b": BAD}},
-    "domain_migration_target": {"outcomes": {UUID: GOOD, "b": BAD}, "port": 49216, "fingerprint": "f" * 64},
-    "domain_migration": {
+    "domain_migration.describe": {"outcomes": {UUID: {**GOOD, "guest": LEAVING}, "b": BAD}},
+    "domain_migration.prepare": {"outcomes": {UUID: GOOD, "b": BAD}, "port": 49216, "fingerprint": "f" * 64},
+    "domain_migration.migrate": {
         "outcomes": {
             UUID: {
                 **GOOD,
@@ -75,7 +75,7 @@ ANSWERS: dict[str, dict[str, t.Any]] = {
             "b": {**BAD, "stays": True},
         }
     },
-    "domain_migration_job": {"outcomes": {UUID: {**GOOD, "total": 2**33, "remaining": 0}, "b": BAD}},
+    "domain_migration.intervene": {"outcomes": {UUID: {**GOOD, "total": 2**33, "remaining": 0}, "b": BAD}},
     "domain_password": {"outcomes": {UUID: {**GOOD, "power_state": 1}, "b": BAD}},
     "domain_interface": {"outcomes": {UUID: GOOD, "b": BAD}},  # as of any module without shapes of its own
     "domain_rescue": {
@@ -124,11 +124,12 @@ def test_whatever_a_module_answers_is_an_error_of_the_family_or_believed(world: 
     """Of each module that works on many items."""
     ports = WorldPorts(world, "a")
     action = action_of(compute_report, ports, variables("h1"))
+    name, _dot, step = module.partition(".")
 
     def run(answer: dict[str, t.Any]) -> dict[str, str]:
         ports.modules = lambda _name, _arguments: copy.deepcopy(answer)
         try:
-            result = action.run_module(module, {})
+            result = action.run_module(name, {"step": step} if step else {})
         except errors.BootflowError as error:
             assert error.as_dict()["status"] in range(100, 600)
             assert all(c.isprintable() or c == "\n" for c in error.message), ascii(error.message)
