@@ -15,7 +15,7 @@ from ...module_utils.core.instances.request import ServerRequest
 from ...module_utils.core.networks.network import Network
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.request import catalogue as catalogue_module
-from ...module_utils.core.request import expand, server_request
+from ...module_utils.core.request import server_request
 from ...module_utils.core.request.options import RequestOptions
 from ...module_utils.core.settings.request import SHORT_NAMES
 from ...module_utils.flows.boot import accept
@@ -125,7 +125,3 @@ class BootRequest:
                 if image is not None and image.path and not os.path.isfile(os.path.expanduser(image.path)):
                     problems.add("instances[%d].image" % index, image_upload.file_missing(image))
         problems.raise_if_any()
-
-    def names(self) -> list[tuple[str, str]]:
-        """(project, name) of every instance that the request may name."""
-        return [(r.project, n) for r in self.requests for n in expand.instance_names(r, r.max_count)]

@@ -25,23 +25,57 @@ IS_NOT = "%s: is %s, requested %s"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
-def instance_names(request: ServerRequest, count: int) -> list[str]:
-    """The display names of ``count`` instances: numbered from 1 if there are several."""
-    if count == 1:
-        return [request.name]
-    return ["%s-%d" % (request.name, number) for number in range(1, count + 1)]
+@dataclass(frozen=True)
+class Names:
+    """The names of the instances of requests: of each request up to its max_count, in the order of the instances."""
+
+    requests: tuple[ServerRequest, ...]
+    by_request: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def expand(cls, requests: t.Sequence[ServerRequest]) -> Names:
+        """Expand the names of requests: one instance has the name of its request, several are numbered from 1."""
+        return cls(tuple(requests), tuple(_numbered(r.name, r.max_count) for r in requests))
+
+    def by_project(self) -> dict[str, list[str]]:
+        """Return by project all names that instances may have, and the names of first instances that were made while the count was another one."""
+        possible: dict[str, set[str]] = {}
+        for request, names in zip(self.requests, self.by_request):
+            possible.setdefault(request.project, set()).update(names, _first_names(request.name))
+        return {project: sorted(names) for project, names in possible.items()}
+
+    def with_existing(self, existing: t.Mapping[tuple[str, str], t.Container[str]]) -> Names:
+        """Return the names with that of each first instance as it is: it was made while the count was another one. A name that another
+        request has belongs to that one.
+
+        :arg existing: project and name of a request -> names of instances of it that exist.
+        """
+        renamed = tuple(
+            _with_first(r.name, names, existing.get((r.project, r.name), ()))
+            for r, names in zip(self.requests, self.by_request)
+        )
+        if renamed == self.by_request:
+            return self
+        times = Counter((r.project, name) for r, names in zip(self.requests, renamed) for name in names)
+        return Names(
+            self.requests,
+            tuple(
+                names if times[r.project, others[0]] > 1 and others[0] not in names else others
+                for r, names, others in zip(self.requests, self.by_request, renamed)
+            ),
+        )
 
 
-def server_names(request: ServerRequest) -> list[str]:
-    """The names of all instances that the request may have, up to its max_count."""
-    return instance_names(request, request.max_count)
+def _numbered(name: str, count: int) -> tuple[str, ...]:
+    return (name,) if count == 1 else tuple("%s-%d" % (name, number) for number in range(1, count + 1))
 
 
-def first_names(request: ServerRequest) -> tuple[str, str]:
-    """The names that its first instance may have: alone, and as one of several."""
-    return request.name, instance_names(request, 2)[0]
+def _first_names(name: str) -> tuple[str, str]:
+    """Return the names that a first instance may have: alone, and as one of several."""
+    return name, _numbered(name, 2)[0]
 
 
+<<<<<<< HEAD
 def names_of_all(
     requests: t.Sequence[ServerRequest], names_in_ledger: t.Mapping[tuple[str, str], t.Container[str]]
 ) -> list[list[str]]:
@@ -68,6 +102,14 @@ def _names_with(request: ServerRequest, names: t.Sequence[str], names_in_ledger:
     if first not in names_in_ledger:
         first = next((name for name in first_names(request) if name in names_in_ledger), first)
     return [first, *others]
+=======
+def _with_first(request_name: str, names: tuple[str, ...], existing: t.Container[str]) -> tuple[str, ...]:
+    """Return the names with that of the first instance as it is."""
+    first, *others = names
+    if first not in existing:
+        first = next((name for name in _first_names(request_name) if name in existing), first)
+    return (first, *others)
+>>>>>>> b9716aaa (The names of a request's instances are expanded once, as Names; a corrected request of more instances takes the name of one without a host)
 
 
 def request_digest(request: ServerRequest) -> dict[str, t.Any]:

@@ -483,8 +483,9 @@ def _names(file: File, rows: t.Mapping[Key, Instance]) -> tuple[dict[Key, int], 
     made: dict[Key, set[str]] = {}  # project and name of an entry -> its instances
     for row in rows.values():
         made.setdefault((row.project, row.digest["name"]), set()).add(row.display_name)
+    names = expand.Names.expand(file.requests).with_existing(made)
     entries: dict[Key, int] = {}
-    for index, (request, named) in enumerate(zip(file.requests, expand.names_of_all(file.requests, made))):
+    for index, (request, named) in enumerate(zip(file.requests, names.by_request)):
         entries.update({(request.project, name): index for name in named})
     return entries, [expand.request_digest(r) for r in file.requests]
 

@@ -104,15 +104,15 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     """
     refusals = Problems()
     digests = [expand.request_digest(r) for r in entries]
-    named = [expand.server_names(r) for r in entries]
+    names = expand.Names.expand(entries)
     runs.renew(tx)
     take_turns(tx, "project", [r.project for r in entries])  # names and quotas are per project
     ids = requests.IdsAhead(tx, len(entries))
-    living = _living(tx, entries, named)
+    living = _living(tx, names)
     made: dict[tuple[str, str], set[str]] = {}  # (project, name of an entry) -> names of its instances
     for row in living.values():
         made.setdefault((row.project, row.digest["name"]), set()).add(row.display_name)
-    wanted = expand.names_of_all(entries, made)
+    wanted = names.with_existing(made).by_request
     found = _sort(tx, entries, digests, wanted, living, options, refusals)
     delete.withdraw(tx, found.replaced)
     try:
@@ -133,11 +133,12 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
         drift=found.drift,
     )
     writer = _Writer(tx, planned, options, ids)
-    for index, (plan, digest, names) in enumerate(zip(planned, digests, found.new)):
-        if not names:
+    for index, (plan, digest, new) in enumerate(zip(planned, digests, found.new)):
+        if not new:
             continue
         try:
-            writer.add(plan, digest, names)
+            places = {name: place for place, name in enumerate(wanted[index])}
+            writer.add(plan, digest, {name: places[name] for name in new})
         except errors.InvalidRequest as e:
             refusals.extend(e.errors)  # of volumes, each with its own path
         except errors.BootflowError as e:
@@ -238,14 +239,11 @@ def _quota_path(entries: t.Sequence[ServerRequest], error: errors.BootflowError)
     return "instances"
 
 
-def _living(
-    tx: Transaction, entries: t.Sequence[ServerRequest], named: t.Sequence[t.Sequence[str]]
-) -> dict[tuple[str, str], Instance]:
+def _living(tx: Transaction, names: expand.Names) -> dict[tuple[str, str], Instance]:
+    """Return the living instances that have one of the names, by project and name."""
     found = {}
-    for project in sorted({r.project for r in entries}):
-        mine = [(r, n) for r, n in zip(entries, named) if r.project == project]
-        names = sorted({n for r, its in mine for n in (*its, *expand.first_names(r))})
-        for row in instances.select_live(tx, names=names, project=project, lock=True):
+    for project, possible in sorted(names.by_project().items()):
+        for row in instances.select_live(tx, names=possible, project=project, lock=True):
             found[row.project, row.display_name] = row
     return found
 
@@ -459,9 +457,10 @@ class _Writer:
 
         return boot_volumes.BootVolumeWriter(self.tx, self.options.volumes)
 
-    def add(self, plan: Planned, digest: t.Mapping[str, t.Any], names: t.Sequence[str]) -> None:
+    def add(self, plan: Planned, digest: t.Mapping[str, t.Any], indices: t.Mapping[str, int]) -> None:
         """Add the instances of one entry, with their disks and ports.
 
+        :arg indices: the names of the instances, and the place of each among all of the entry.
         :raises InstanceNotFound: a hint names an unknown instance.
         :raises BootflowError: no free address. :raises InvalidRequest: errors of volumes.
         """
@@ -469,12 +468,11 @@ class _Writer:
         networks = _networks_of(request.networks, self.options.networks)
         number = len(self._entries)
         self._entries.append((plan, digest, self._spec(plan, networks)))
-        indices = {name: index for index, name in enumerate(expand.instance_names(request, request.max_count))}
         row = self._row(plan)
         disks = _as_dicts(plan.disks)
-        for name in names:
+        for name, index in indices.items():
             uuid = self.tx.new_id()
-            self._rows.append((number, {**row, **self._named(plan, uuid, name, indices[name])}))
+            self._rows.append((number, {**row, **self._named(plan, uuid, name, index)}))
             self._disks_of[uuid] = (
                 disks if self.volume_writer is None else _as_dicts(self.volume_writer.reserve(plan, uuid))
             )

@@ -86,13 +86,15 @@ def ask(
     stored = [_stored(tx, r, "instances[%d]" % i, problems) for i, r in enumerate(entries)]
     members = _groups(tx, entries, problems)
     problems.raise_if_any()
-    there = _there(tx, entries) if named else {}
+    existing = _existing(tx, expand.Names.expand(entries)) if named else {}
     fleet = read_fleet(tx, schedule.needs_of(stored, options))
     answers = []
+    made: dict[tuple[str, str], set[str]] = {}  # (project, name of an entry) -> names of its instances
+    for (project, name), entry in existing.items():
+        made.setdefault((project, entry), set()).add(name)
     for request, spec in zip(entries, stored):
-        made = [n for n in expand.first_names(request) if there.get((request.project, n)) == request.name]
-        (names,) = expand.names_of_all([request], {(request.project, request.name): made})
-        living = sum((request.project, n) in there for n in names)
+        (names,) = expand.Names.expand([request]).with_existing(made).by_request
+        living = sum((request.project, name) in existing for name in names)
         asked = replace(
             schedule.request_spec(spec, [], None, request.project),
             instance_group=members.get(request.server_group.id) if request.server_group is not None else None,
@@ -176,12 +178,9 @@ def _groups(tx: Transaction, entries: t.Sequence[ServerRequest], problems: Probl
     return found
 
 
-def _there(tx: Transaction, entries: t.Sequence[ServerRequest]) -> dict[tuple[str, str], str]:
+def _existing(tx: Transaction, names: expand.Names) -> dict[tuple[str, str], str]:
     """(project, name) of the requested instances that already have a host -> the name of the entry that made it."""
-    names: dict[str, list[str]] = {}
-    for request in entries:
-        names.setdefault(request.project, []).extend((*expand.server_names(request), *expand.first_names(request)))
-    found = {p: instances.names_with_host(tx, p, wanted) for p, wanted in names.items()}
+    found = {p: instances.names_with_host(tx, p, possible) for p, possible in names.by_project().items()}
     return {(p, name): entry for p, made in found.items() for name, entry in made.items()}
 
 

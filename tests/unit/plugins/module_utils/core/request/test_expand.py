@@ -13,17 +13,26 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import (
     IN_PLACE,
     Difference,
+    Names,
     difference,
-    instance_names,
-    names_of_all,
     request_digest,
-    server_names,
 )
 
 
-@pytest.mark.parametrize("count, names", [(1, ["web"]), (2, ["web-1", "web-2"]), (0, [])])
-def test_instance_names(parse, count, names):
-    assert instance_names(parse(), count) == names
+def named(requests, existing=None):
+    return [list(names) for names in Names.expand(requests).with_existing(existing or {}).by_request]
+
+
+@pytest.mark.parametrize("count, names", [(1, ("web",)), (2, ("web-1", "web-2")), (3, ("web-1", "web-2", "web-3"))])
+def test_the_names_of_a_request(parse, count, names):
+    assert Names.expand([parse(count=count)]).by_request == (names,)
+
+
+def test_all_names_of_a_project(parse):
+    """Also those of first instances that were made while the count was another one."""
+    names = Names.expand([parse(count=2), parse(name="db"), parse(name="db", project="p")])
+    (default,) = {names.requests[0].project}
+    assert names.by_project() == {default: ["db", "db-1", "web", "web-1", "web-2"], "p": ["db", "db-1"]}
 
 
 @pytest.mark.parametrize(
@@ -40,22 +49,17 @@ def test_instance_names(parse, count, names):
 )
 def test_the_first_instance_keeps_its_name_when_the_count_changes(parse, count, there, names):
     request = parse(count=count)
-    assert names_of_all([request], {(request.project, "web"): there}) == [names]
+    assert named([request], {(request.project, "web"): there}) == [names]
 
 
 def test_a_name_that_another_entry_has_is_not_taken_for_a_first_instance(parse):
     """web-1 was made for an entry web of several; the file has both names now."""
     entries = [parse(name="web"), parse(name="web-1"), parse(name="db")]
     there = {(entries[0].project, "web"): {"web-1", "web-2"}}
-    assert names_of_all(entries, there) == [["web"], ["web-1"], ["db"]]
-    assert names_of_all(entries[::-1], there) == [["db"], ["web-1"], ["web"]]
+    assert named(entries, there) == [["web"], ["web-1"], ["db"]]
+    assert named(entries[::-1], there) == [["db"], ["web-1"], ["web"]]
     several = {**there, (entries[0].project, "web-1"): {"web-1-1"}}
-    assert names_of_all(entries, several) == [["web-1"], ["web-1-1"], ["db"]]
-
-
-def test_server_names(parse):
-    assert server_names(parse(count=3)) == ["web-1", "web-2", "web-3"]
-    assert server_names(parse()) == ["web"]
+    assert named(entries, several) == [["web-1"], ["web-1-1"], ["db"]]
 
 
 @pytest.fixture(name="full")

@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import InjectedFile
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import (
-    first_names,
-    instance_names,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import Names
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import (
     GuestSecrets,
     SecretsOfRequest,
@@ -80,9 +77,9 @@ def test_instances_have_the_secrets_of_the_entry_that_named_them(catalogue, entr
         return  # two entries would have the same name
     secrets = SecretsOfRequest(entries, "default")
     for request in requests:
-        for name in instance_names(request, request.max_count):
+        for name in Names.expand([request]).by_request[0]:
             found = secrets.of(request.project, name)
             assert found is not None and found.admin_password == request.admin_password
         outside = "%s-%d" % (request.name, request.max_count + 1)
-        named = {(r.project, n) for r in requests for n in (*instance_names(r, r.max_count), *first_names(r))}
+        named = {(project, n) for project, names in Names.expand(requests).by_project().items() for n in names}
         assert (secrets.of(request.project, outside) is not None) == ((request.project, outside) in named)

@@ -231,6 +231,16 @@ def test_what_never_had_a_host_gives_its_name_to_the_corrected_request(world: Wo
     assert world.accept(request("late", flavor=smaller), run="e").replaced == ["late"], "its flavor was corrected"
 
 
+def test_a_corrected_request_of_more_instances_has_the_name_of_one_that_never_had_a_host(world: World) -> None:
+    world.report("h1", memory=2)
+    (failed,) = world.accept(request("web", flavor=BIG), run="a").created
+    world.schedule()
+    accepted = world.accept(request("web", 3), run="b")
+    assert accepted.replaced == ["web"] and failed not in accepted.created
+    names = [(world.row(u).display_name, world.row(u).launch_index) for u in accepted.created]
+    assert names == [("web", 0), ("web-2", 1), ("web-3", 2)]
+
+
 def test_what_had_a_host_keeps_its_name(world: World) -> None:
     world.report("h1")
     uuid = world.boot("web", "spawning")
