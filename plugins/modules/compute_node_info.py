@@ -130,28 +130,8 @@ compute_node:
       description: Name of the host in libvirt.
       type: str
       returned: success
-    host_uuid:
-      description: UUID of the host in libvirt.
-      type: str
-      returned: success
-    host_ip:
-      description: Address from which the host reaches others, as Nova's C(my_ip); empty without a default route.
-      type: str
-      returned: success
-    vcpus:
-      description: Number of CPUs that are online.
-      type: int
-      returned: success
-    vcpus_used:
-      description: Number of virtual CPUs of the running domains.
-      type: int
-      returned: success
     memory_mb:
       description: Memory of the host.
-      type: int
-      returned: success
-    memory_mb_used:
-      description: Memory that is neither free nor used for buffers or the page cache.
       type: int
       returned: success
     local_gb:
@@ -160,8 +140,40 @@ compute_node:
         - With O(disk_backend=qcow2_on_lvm) the part of it that disks of guests can use, which excludes the overhead of their file systems.
       type: int
       returned: success
+    vcpus:
+      description: Number of CPUs that are online.
+      type: int
+      returned: success
+    domains:
+      description:
+        - All domains, with C(uuid), C(name), C(power_state) (Nova's number), C(memory_mb), C(vcpus), and C(ours), whether this collection created it.
+        - One with the id of a ledger in its metadata has this as C(ledger), and C(disk_gb), the size of its local disks.
+      type: list
+      elements: dict
+      returned: success
+    host_uuid:
+      description: UUID of the host in libvirt.
+      type: str
+      returned: success
+    at_work:
+      description: UUIDs of the guests that a module of this collection defines, starts or stops now. What is reported of them is not their last state.
+      type: list
+      elements: str
+      returned: success
+    host_ip:
+      description: Address from which the host reaches others, as Nova's C(my_ip); empty without a default route.
+      type: str
+      returned: success
+    memory_mb_used:
+      description: Memory that is neither free nor used for buffers or the page cache.
+      type: int
+      returned: success
     local_gb_used:
       description: Used part of it.
+      type: int
+      returned: success
+    vcpus_used:
+      description: Number of virtual CPUs of the running domains.
       type: int
       returned: success
     disk_available_least:
@@ -186,20 +198,24 @@ compute_node:
       description: CPU of the host, with C(arch), C(model), C(vendor), C(features) and C(topology) (C(sockets), C(cores), C(threads), C(cells)).
       type: dict
       returned: success
-    numa_topology:
-      description: NUMA cells, with C(id), C(memory_mb), C(cpus), C(siblings) and C(pages); null where libvirt reports none.
-      type: dict
-      returned: success
     supported_instances:
       description: Supported guests, as lists of architecture, hypervisor type and VM mode.
       type: list
       elements: list
       returned: success
+    stats:
+      description: Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium).
+      type: dict
+      returned: success
+    numa_topology:
+      description: NUMA cells, with C(id), C(memory_mb), C(cpus), C(siblings) and C(pages); null where libvirt reports none.
+      type: dict
+      returned: success
     pci_passthrough_devices:
       description:
         - PCI devices that match O(pci_device_spec), whether or not a guest uses them.
-        - Each has C(address), C(vendor_id), C(product_id), C(numa_node) (null if unknown), C(dev_type) (V(type-PCI),
-          V(type-PF) or V(type-VF)), C(parent_addr) (the physical function of a virtual one), C(tags), C(dev_id) and C(label).
+        - Each has C(address), C(vendor_id), C(product_id), C(numa_node) (null if unknown), C(dev_type) (V(type-PCI), V(type-PF) or V(type-VF)),
+          C(parent_addr) (the physical function of a virtual one), C(tags), C(dev_id) and C(label).
       type: list
       elements: dict
       returned: success
@@ -212,31 +228,11 @@ compute_node:
       returned: success
     metrics:
       description:
-        - Metrics of Nova's CPU monitor, C(cpu.frequency) in MHz, C(cpu.user.time), C(cpu.kernel.time), C(cpu.idle.time) and
-          C(cpu.iowait.time) in nanoseconds since the host started, the same with C(percent) for C(time), and C(cpu.percent) for all but idle.
+        - Metrics of Nova's CPU monitor, C(cpu.frequency) in MHz, C(cpu.user.time), C(cpu.kernel.time), C(cpu.idle.time) and C(cpu.iowait.time) in nanoseconds
+          since the host started, the same with C(percent) for C(time), and C(cpu.percent) for all but idle.
         - The percentages cover the time since the previous report.
         - Empty if libvirt does not provide the numbers.
       type: dict
-      returned: success
-    guest_content:
-      description:
-        - Why the content of guests' disks can do harm on this host, as texts. Volume groups, arrays and the like that the host activated from it,
-          and the settings of udev and LVM that are missing (M(bootflow.compute.guest_content) writes them).
-        - Empty for a host without block devices of guests.
-      type: list
-      elements: str
-      returned: success
-    stats:
-      description: Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium).
-      type: dict
-      returned: success
-    virt_type:
-      description: Virtualization type of guests, V(kvm) or V(qemu).
-      type: str
-      returned: success
-    virt_type_reason:
-      description: Reason for RV(compute_node.virt_type).
-      type: str
       returned: success
     emulators:
       description: Path of the emulator for each architecture.
@@ -268,19 +264,23 @@ compute_node:
       description: Whether QEMU can open iSCSI volumes itself (Debian's qemu-block-extra).
       type: bool
       returned: success
-    running_domains:
-      description: Number of running domains.
-      type: int
+    virt_type:
+      description: Virtualization type of guests, V(kvm) or V(qemu).
+      type: str
       returned: success
-    domains:
-      description:
-        - All domains, with C(uuid), C(name), C(power_state) (Nova's number), C(memory_mb), C(vcpus), and C(ours), whether this collection created it.
-        - One with the id of a ledger in its metadata has this as C(ledger), and C(disk_gb), the size of its local disks.
+    virt_type_reason:
+      description: Reason for RV(compute_node.virt_type).
+      type: str
+      returned: success
+    instance_folders:
+      description: UUIDs that have a directory below O(instances_path), without instances of other ledgers than O(ledger_id).
       type: list
-      elements: dict
+      elements: str
       returned: success
-    at_work:
-      description: UUIDs of the guests that a module of this collection defines, starts or stops now. What is reported of them is not their last state.
+    complete_guests:
+      description:
+        - UUIDs of the guests whose builds have ended here, or that have arrived here from other hosts, without instances of other ledgers than O(ledger_id).
+        - Guests that were waited for and did not come up, and guests that are being removed, are left out.
       type: list
       elements: str
       returned: success
@@ -290,15 +290,15 @@ compute_node:
         - Items of other ledgers than O(ledger_id) are left out.
       type: dict
       returned: with the disk backends lvm and qcow2_on_lvm
-    instance_folders:
-      description: UUIDs that have a directory below O(instances_path), without instances of other ledgers than O(ledger_id).
-      type: list
-      elements: str
+    running_domains:
+      description: Number of running domains.
+      type: int
       returned: success
-    complete_guests:
+    guest_content:
       description:
-        - UUIDs of the guests whose builds have ended here, or that have arrived here from other hosts, without instances of other ledgers than O(ledger_id).
-        - A guest that was waited for, and did not come up, is none of them, nor is one that is being removed.
+        - Why the content of guests' disks can do harm on this host, as texts. Volume groups, arrays and the like that the host activated from it, and the
+          settings of udev and LVM that are missing (M(bootflow.compute.guest_content) writes them).
+        - Empty for a host without block devices of guests.
       type: list
       elements: str
       returned: success
@@ -309,8 +309,8 @@ iscsi:
   contains:
     sessions:
       description:
-        - Targets that the host is logged in to or has a record of, with C(iqn), C(volume_id), C(session) (whether it is logged in), C(luns), C(portals)
-          and C(in_use), the reasons why their disks cannot be removed.
+        - Targets that the host is logged in to or has a record of, with C(iqn), C(volume_id), C(session) (whether it is logged in), C(luns), C(portals) and
+          C(in_use), the reasons why their disks cannot be removed.
       type: list
       elements: dict
       returned: always

@@ -77,17 +77,24 @@ images:
   type: list
   elements: dict
   returned: always
-  sample: [{path: /var/lib/bootflow/instances/_base/6a2c1f0e-3c5e-5d7b-8d3f-9f1c2b3a4d5e-5f70bf18a0860070, size: 1073741824, age: 172800}]
+  sample:
+  - path: /var/lib/bootflow/instances/_base/6a2c1f0e-3c5e-5d7b-8d3f-9f1c2b3a4d5e-5f70bf18a0860070
+    size: 1073741824
+    age: 172800
 networks:
   description: Names of the libvirt networks that were, or in check mode would be, removed.
   type: list
   elements: str
   returned: always
-  sample: [old-private]
+  sample:
+  - old-private
 failed_items:
-  {description: ["What failed, each item with C(name), C(id), C(host), C(state),
-    C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],
-    type: list, elements: dict, returned: failure}
+  description:
+    - What failed, each item with C(name), C(id), C(host), C(state), C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).
+    - Missing if the task failed as a whole.
+  type: list
+  elements: dict
+  returned: failure
 """
 
 from ansible.module_utils.basic import AnsibleModule

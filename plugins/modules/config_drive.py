@@ -43,6 +43,13 @@ outcomes:
   description: The outcome of each drive, by the UUID of its instance.
   type: dict
   returned: always
+  sample:
+    2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11:
+      changed: true
+      error: null
+      format: iso9660
+      path: /var/lib/bootflow/instances/2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11/disk.config
+      size: 231424
   contains:
     changed:
       description: Whether the drive was, or in check mode would be, written.
@@ -66,13 +73,6 @@ outcomes:
         - That of an unexpected error has its C(traceback) too, without values.
       type: dict
       returned: always
-  sample:
-    2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11:
-      changed: true
-      error:
-      format: iso9660
-      path: /var/lib/bootflow/instances/2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11/disk.config
-      size: 231424
 """
 
 from ansible.module_utils.basic import AnsibleModule

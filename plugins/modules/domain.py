@@ -61,14 +61,14 @@ outcomes:
       description: Whether the domain was, or in check mode would be, defined, started or resumed, or an address reserved for it.
       type: bool
       returned: always
-    name:
-      description: Name of the domain.
-      type: str
-      returned: success
     power_state:
       description: Nova's number of the power state, 1 for running, 3 paused, 4 shut down, 6 crashed, 7 suspended, 0 none.
       type: int
       returned: success, and after a failure with O(domains[].restart)
+    name:
+      description: Name of the domain.
+      type: str
+      returned: success
     defined:
       description: Whether this task defined the domain.
       type: bool
@@ -101,11 +101,28 @@ outcomes:
       elements: dict
       returned: success, with O(domains[].state=defined), not in check mode
       contains:
-        type: {description: V(disk) or V(nic)., type: str, returned: always}
-        name: {description: Name of the disk in the definition., type: str, returned: for a disk, sample: vda}
-        mac: {description: MAC address of the interface., type: str, returned: for an interface}
-        bus: {description: "V(pci), V(scsi), V(ide) or V(usb).", type: str, returned: if the device has one of these}
-        address: {description: PCI address in the guest., type: str, returned: "with RV(outcomes.devices[].bus=pci)", sample: "0000:00:03.0"}
+        type:
+          description: V(disk) or V(nic).
+          type: str
+          returned: always
+        name:
+          description: Name of the disk in the definition.
+          type: str
+          returned: for a disk
+          sample: vda
+        mac:
+          description: MAC address of the interface.
+          type: str
+          returned: for an interface
+        bus:
+          description: V(pci), V(scsi), V(ide) or V(usb).
+          type: str
+          returned: if the device has one of these
+        address:
+          description: PCI address in the guest.
+          type: str
+          returned: with RV(outcomes.devices[].bus=pci)
+          sample: '0000:00:03.0'
     console_match:
       description: The console line that matched; otherwise null.
       type: str

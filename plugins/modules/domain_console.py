@@ -47,24 +47,26 @@ outcomes:
   type: dict
   returned: success
   contains:
+    changed:
+      description: Always false.
+      type: bool
+      returned: always
     console:
       description: The last lines; empty without a log.
       type: list
       elements: str
       returned: success
-    vnc:
-      description: Where the display is, with C(listen), an address of the host, and C(port); null without one, or if the guest does not run.
-      type: dict
-      returned: success
-      sample: {listen: 127.0.0.1, port: 5900}
     power_state:
       description: Nova's number for its state, 1 for running, 3 paused, 4 shut down, 6 crashed, 7 suspended, 0 none.
       type: int
       returned: success
-    changed:
-      description: Always false.
-      type: bool
-      returned: always
+    vnc:
+      description: Where the display is, with C(listen), an address of the host, and C(port); null without one, or if the guest does not run.
+      type: dict
+      returned: success
+      sample:
+        listen: 127.0.0.1
+        port: 5900
     error:
       description:
         - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.

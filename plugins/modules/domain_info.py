@@ -41,15 +41,16 @@ power_states:
   description: Nova's number for the state of each domain, by its UUID, 1 for running, 3 paused, 4 shut down, 6 crashed, 7 suspended, 0 none.
   type: dict
   returned: success
-  sample: {6a2c1f0e-3c5e-5d7b-8d3f-9f1c2b3a4d5e: 1}
+  sample:
+    6a2c1f0e-3c5e-5d7b-8d3f-9f1c2b3a4d5e: 1
+boot_id:
+  description: The kernel's name for the host's start, another one after each restart; empty if the host has none.
+  type: str
+  returned: success
 at_work:
   description: UUIDs of the guests that a module of this collection defines, starts or stops now. Their states are not their last.
   type: list
   elements: str
-  returned: success
-boot_id:
-  description: The kernel's name for the host's start, another one after each restart; empty if the host has none.
-  type: str
   returned: success
 """
 

@@ -322,22 +322,22 @@ outcomes:
       returned: success, with O(step=describe)
     devices:
       description:
-        - Of the disks that are logical volumes, by the names that the guest has for them, C(path) and C(size). The latter are the bytes that the guest
-          sees of a volume that is larger than its disk, since the extents here are, else 0.
+        - Of the disks that are logical volumes, by the names that the guest has for them, C(path) and C(size). The latter are the bytes that the guest sees
+          of a volume that is larger than its disk, since the extents here are, else 0.
       type: dict
       returned: success, with O(step=prepare)
     left:
       description: Whether the migration completed.
       type: bool
       returned: success, with O(step=migrate)
-    stays:
-      description: Whether a guest whose migration failed is here. Without it, only libvirt on both hosts knows.
-      type: bool
-      returned: failure, with O(step=migrate)
     power_state:
       description: Nova's number for what the guest did when it left.
       type: int
       returned: success, with O(step=migrate)
+    stays:
+      description: Whether a guest whose migration failed is here. Without it, only libvirt on both hosts knows.
+      type: bool
+      returned: failure, with O(step=migrate)
     seconds:
       description: How long it took.
       type: float

@@ -69,10 +69,21 @@ parts:
   type: dict
   returned: success
   sample:
-    networks: {outcomes: {}, reservations: {}, seconds: 0.0}
-    disks: {image_outcomes: {}, missing_images: [], outcomes: {}, seconds: 0.2}
-    drives: {outcomes: {}, seconds: 0.0}
-    domains: {outcomes: {}, seconds: 0.4}
+    networks:
+      outcomes: {}
+      reservations: {}
+      seconds: 0.0
+    disks:
+      image_outcomes: {}
+      missing_images: []
+      outcomes: {}
+      seconds: 0.2
+    drives:
+      outcomes: {}
+      seconds: 0.0
+    domains:
+      outcomes: {}
+      seconds: 0.4
 uploads_removed:
   description: Whether the files of O(uploads) and their folder are gone.
   type: bool

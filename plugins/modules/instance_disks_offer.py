@@ -106,8 +106,9 @@ outcomes:
       type: bool
       returned: always
     files:
-      description: What is served, each with C(name), C(size) and C(allocated) in bytes, and C(record), which M(bootflow.compute.instance_disks_fetch) takes;
-        C(mounted) is true of a disk in a file system of its instance, on a logical volume.
+      description:
+        - What is served, each with C(name), C(size) and C(allocated) in bytes, and C(record), which M(bootflow.compute.instance_disks_fetch) takes;
+          C(mounted) is true of a disk in a file system of its instance, on a logical volume.
       type: list
       elements: dict
       returned: success

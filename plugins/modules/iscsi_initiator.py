@@ -122,9 +122,8 @@ outcomes:
       type: int
       returned: success
     path:
-      description: >-
-        Path of the device for guests, C(/dev/disk/by-id/dm-uuid-mpath-WWID) if multipathd has a map, otherwise the link below
-        C(/dev/disk/by-path).
+      description:
+        - Path of the device for guests, C(/dev/disk/by-id/dm-uuid-mpath-WWID) if multipathd has a map, otherwise the link below C(/dev/disk/by-path).
       type: str
       returned: success
     device:

@@ -118,13 +118,13 @@ backends:
       description: Usage of the metadata of the thin pool; null for a thick backend.
       type: float
       returned: success
-    image_cache_gb:
-      description: Sum of the cached images of a thin backend, in GiB.
-      type: float
-      returned: success
     image_cache_count:
       description: Number of cached images.
       type: int
+      returned: success
+    image_cache_gb:
+      description: Sum of the cached images of a thin backend, in GiB.
+      type: float
       returned: success
     boot_id:
       description: Id of the boot of the host during which this was read.
@@ -134,12 +134,6 @@ backends:
       description: Time of reading, in seconds since that boot; earlier changes are included in the numbers.
       type: float
       returned: success
-    other_ledgers:
-      description:
-        - Other ledgers than O(ledger_id) that have logical volumes in the group, by their ids.
-        - C(volumes) is their number, C(size_gb) their size.
-      type: dict
-      returned: with O(ledger_id)
     vg_uuid:
       description: UUID of the volume group.
       type: str
@@ -156,6 +150,12 @@ backends:
       type: list
       elements: dict
       returned: success
+    other_ledgers:
+      description:
+        - Other ledgers than O(ledger_id) that have logical volumes in the group, by their ids.
+        - C(volumes) is their number, C(size_gb) their size.
+      type: dict
+      returned: with O(ledger_id)
     error:
       description: Why the backend is not ready, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
       type: dict
@@ -179,8 +179,8 @@ targets:
       returned: always
 guest_content:
   description:
-    - Why the content of volumes can do harm on this host, as texts. Volume groups, arrays and the like that the host activated from it,
-      and the settings of udev and LVM that are missing (M(bootflow.compute.guest_content) writes them).
+    - Why the content of volumes can do harm on this host, as texts. Volume groups, arrays and the like that the host activated from it, and the settings of
+      udev and LVM that are missing (M(bootflow.compute.guest_content) writes them).
   type: list
   elements: str
   returned: success

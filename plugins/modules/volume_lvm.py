@@ -259,14 +259,14 @@ outcomes:
         - That of an unexpected error has its C(traceback) too, without values.
       type: dict
       returned: always
+backend:
+  description: Capacity of the backend afterwards, as in RV(bootflow.compute.storage_backend_info#module:backends).
+  type: dict
+  returned: success
 evicted:
   description: Cached images that were evicted, with C(name), C(checksum), C(published), C(image_ids), C(size) in bytes, C(used_at)...
   type: list
   elements: dict
-  returned: success
-backend:
-  description: Capacity of the backend afterwards, as in RV(bootflow.compute.storage_backend_info#module:backends).
-  type: dict
   returned: success
 """
 

@@ -11,66 +11,26 @@ import typing as t
 
 from ..errors import InvalidAnswer
 from ..legible import legible
-from . import compute, outcomes, storage
-from .shapes import Misshapen, Shape, flag, items, maybe, message, name, names, number, prose, record, text, whole
+from . import compute, disks, guests, outcomes, storage, volumes
+from .shapes import Fields, Misshapen, Shape, flag, items, maybe, message, name, prose, record, shapes_of, whole
 
 # Module, with a dot and its step where it has several -> what its answer has, and what it may have.
-_ANSWERS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
-    "compute_node_info": ({"compute_node": compute.NODE}, {"iscsi": compute.ISCSI, "dhcp": compute.DHCP}),
-    "storage_backend_info": (
-        {"backends": storage.BACKENDS},
-        {"targets": storage.TARGETS, "guest_content": items(message)},
-    ),
-    "instance_disks_offer": (
-        {"outcomes": outcomes.OFFERED, "port": whole(0, 65535), "fingerprint": text(64)},
-        {},
-    ),
-    "instance_disks_fetch": ({"outcomes": outcomes.FETCHED}, {}),
-    "instance_disks": ({"outcomes": outcomes.INSTANCE_DISKS}, {"missing_images": names}),
-    "compute_unused": ({"images": compute.UNUSED_IMAGES, "networks": names}, {"failed_items": compute.KEPT_UNUSED}),
-    "virtual_network": ({"outcomes": outcomes.NETWORKS}, {"reservations": outcomes.ANY}),
-    "domain": ({"outcomes": outcomes.DOMAINS}, {}),
-    "domain_info": ({"power_states": compute.POWER_STATES, "boot_id": compute.BOOT_ID}, {"at_work": compute.AT_WORK}),
-    "domain_migration.describe": ({"outcomes": outcomes.LEAVING}, {}),
-    "domain_migration.prepare": (
-        {"outcomes": outcomes.PREPARED, "port": whole(0, 65535), "fingerprint": text(64)},
-        {},
-    ),
-    "domain_migration.migrate": ({"outcomes": outcomes.MIGRATED}, {}),
-    "domain_migration.close": ({"outcomes": outcomes.ANY}, {}),
-    "domain_migration.intervene": ({"outcomes": outcomes.INTERVENED}, {}),
-    "domain_power": ({"outcomes": outcomes.DOMAIN_POWER}, {}),
-    "domain_password": ({"outcomes": outcomes.DOMAIN_PASSWORD}, {}),
-    "domain_rescue": ({"outcomes": outcomes.DOMAIN_RESCUE}, {}),
-    "domain_console": ({"outcomes": outcomes.CONSOLES}, {}),
-    "volume_lvm": ({"outcomes": outcomes.VOLUMES, "backend": maybe(storage.backend)}, {"evicted": outcomes.EVICTED}),
-    "iscsi_target": ({"outcomes": outcomes.TARGETS}, {}),
-    "iscsi_initiator": ({"outcomes": outcomes.CONNECTIONS}, {}),
-    **dict.fromkeys(
-        ("config_drive", "domain_disk", "instance_cleanup", "instance_disks_resize", "iscsi_secret"),
-        ({"outcomes": outcomes.ANY}, {}),
-    ),
+ANSWERS: dict[str, tuple[Fields, Fields]] = {
+    **compute.ANSWERS,
+    **guests.ANSWERS,
+    **disks.ANSWERS,
+    **storage.ANSWERS,
+    **volumes.ANSWERS,
 }
-_PARTS = {"networks": "virtual_network", "disks": "instance_disks", "drives": "config_drive", "domains": "domain"}
-
-
-def _part(module: str) -> Shape:
-    required, optional = _ANSWERS[module]
-    return record(required, {**optional, "seconds": number()})
-
-
-_ANSWERS["instance_build"] = (
-    {"parts": record({part: _part(module) for part, module in _PARTS.items()})},
-    {"uploads_removed": flag},
-)
 _WARNINGS: dict[str, Shape] = {"warnings": maybe(items(message))}
 
 
-def _list_fields(required: dict[str, Shape], optional: dict[str, Shape]) -> list[tuple[str, Shape, bool]]:
-    return [(n, s, True) for n, s in required.items()] + [(n, s, False) for n, s in {**optional, **_WARNINGS}.items()]
+def _list_fields(required: Fields, optional: Fields) -> list[tuple[str, Shape, bool]]:
+    may = shapes_of({**optional, **_WARNINGS})
+    return [(n, s, True) for n, s in shapes_of(required).items()] + [(n, s, False) for n, s in may.items()]
 
 
-_SHAPES = {module: _list_fields(*shapes) for module, shapes in _ANSWERS.items()}
+_SHAPES = {module: _list_fields(*shapes) for module, shapes in ANSWERS.items()}
 _OTHERS = _list_fields({}, {"outcomes": outcomes.ANY})
 _FAILED = _list_fields(
     {"error_code": name},

@@ -10,13 +10,15 @@ import re
 import typing as t
 
 from ..disks.whole_disks import MEDIA
-from ..instances import power_states
 from ..instances.moves import MOVING
 from ..resources.pci.device import DEVICE_TYPES
+from .guests import AT_WORK, BOOT_ID, power_state
 from .shapes import (
     LARGEST,
     LARGEST_BIG,
     TEXT,
+    Field,
+    Fields,
     Misshapen,
     Shape,
     choice,
@@ -31,7 +33,6 @@ from .shapes import (
     names,
     number,
     path,
-    prose,
     record,
     size,
     text,
@@ -105,10 +106,8 @@ _cpu_info = record(
         "maxphysaddr": maybe(record({}, {"bits": maybe(count), "mode": text()})),
     },
 )
-_power_state = choice(*power_states.POWER_STATES)
-POWER_STATES: Shape = mapping(uuid, _power_state)
 _domain = record(
-    {"uuid": uuid, "name": name, "power_state": _power_state},
+    {"uuid": uuid, "name": name, "power_state": power_state},
     {
         "memory_mb": maybe(count),
         "vcpus": maybe(count),
@@ -131,69 +130,212 @@ _session = record(
     }
 )
 
-_PROFILE: dict[str, Shape] = {
-    "cpu_info": _cpu_info,
-    "supported_instances": items(items(text(), exactly=3)),
-    "stats": mapping(name, text()),
+_PROFILE: Fields = {
+    "cpu_info": Field(
+        _cpu_info,
+        "CPU of the host, with C(arch), C(model), C(vendor), C(features) and C(topology) (C(sockets), C(cores), C(threads), C(cells)).",
+    ),
+    "supported_instances": Field(
+        items(items(text(), exactly=3)), "Supported guests, as lists of architecture, hypervisor type and VM mode."
+    ),
+    "stats": Field(
+        mapping(name, text()),
+        "Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium).",
+    ),
 }
 # What many nodes share: see ledger/compute/profiles.py.
 PROFILE: Shape = record({}, _PROFILE)
-BOOT_ID: Shape = text(64)
-AT_WORK: Shape = items(uuid)
 NODE: Shape = record(
     {
-        "hypervisor_hostname": name,
-        "memory_mb": count,
-        "local_gb": count,
-        "vcpus": count,
-        "domains": items(_domain, unique="uuid"),
+        "hypervisor_hostname": Field(name, "Name of the host in libvirt."),
+        "memory_mb": Field(count, "Memory of the host."),
+        "local_gb": Field(
+            count,
+            (
+                "Size of the file system that holds O(instances_path), or of O(volume_group).",
+                "With O(disk_backend=qcow2_on_lvm) the part of it that disks of guests can use, which excludes the overhead of their file systems.",
+            ),
+        ),
+        "vcpus": Field(count, "Number of CPUs that are online."),
+        "domains": Field(
+            items(_domain, unique="uuid"),
+            (
+                "All domains, with C(uuid), C(name), C(power_state) (Nova's number), C(memory_mb), C(vcpus), and C(ours), whether this collection created it.",
+                "One with the id of a ledger in its metadata has this as C(ledger), and C(disk_gb), the size of its local disks.",
+            ),
+        ),
     },
     {
-        "host_uuid": text(36),
+        "host_uuid": Field(text(36), "UUID of the host in libvirt."),
         "boot_id": BOOT_ID,
-        "at_work": AT_WORK,
-        "host_ip": text(64, pattern=re.compile(r"[0-9a-fA-F:.]+")),
-        "memory_mb_used": count,
-        "local_gb_used": count,
-        "vcpus_used": count,
-        "disk_available_least": maybe(whole(-LARGEST)),
-        "hypervisor_type": text(64),
-        "hypervisor_version": count,
-        "libvirt_version": count,
+        "at_work": Field(
+            AT_WORK,
+            "UUIDs of the guests that a module of this collection defines, starts or stops now. What is reported of them is not their last state.",
+        ),
+        "host_ip": Field(
+            text(64, pattern=re.compile(r"[0-9a-fA-F:.]+")),
+            "Address from which the host reaches others, as Nova's C(my_ip); empty without a default route.",
+        ),
+        "memory_mb_used": Field(count, "Memory that is neither free nor used for buffers or the page cache."),
+        "local_gb_used": Field(count, "Used part of it."),
+        "vcpus_used": Field(count, "Number of virtual CPUs of the running domains."),
+        "disk_available_least": Field(
+            maybe(whole(-LARGEST)),
+            (
+                "Free space minus the space by which the disks of all domains can still grow. May be negative.",
+                "For a volume group, its free space.",
+            ),
+        ),
+        "hypervisor_type": Field(text(64), "Kind of hypervisor."),
+        "hypervisor_version": Field(count, "Version of the hypervisor as a number, 7002022 for 7.2.22."),
+        "libvirt_version": Field(count, "Version of libvirt as a number."),
         **_PROFILE,
-        "numa_topology": maybe(_numa_topology),
-        "pci_passthrough_devices": PCI_DEVICES,
-        "isolated_disks": DISKS,
-        "metrics": mapping(name, number(-LARGEST_BIG, LARGEST_BIG)),
-        "emulators": mapping(name, path),
-        "machine_types": mapping(name, names),
-        "uefi": flag,
-        "cpu_models": items(text(255)),
-        "unknown_cpu_flags": items(text(255)),
-        "initiator": maybe(text()),
-        "qemu_iscsi": flag,
-        "virt_type": choice("kvm", "qemu"),
-        "virt_type_reason": message,
-        "instance_folders": items(uuid),
-        "complete_guests": items(uuid),
-        "instance_volumes": mapping(uuid, names),
-        "running_domains": count,
-        "guest_content": items(message),
+        "numa_topology": Field(
+            maybe(_numa_topology),
+            "NUMA cells, with C(id), C(memory_mb), C(cpus), C(siblings) and C(pages); null where libvirt reports none.",
+        ),
+        "pci_passthrough_devices": Field(
+            PCI_DEVICES,
+            (
+                "PCI devices that match O(pci_device_spec), whether or not a guest uses them.",
+                (
+                    "Each has C(address), C(vendor_id), C(product_id), C(numa_node) (null if unknown), C(dev_type) (V(type-PCI), V(type-PF) or"
+                    " V(type-VF)), C(parent_addr) (the physical function of a virtual one), C(tags), C(dev_id) and C(label)."
+                ),
+            ),
+        ),
+        "isolated_disks": Field(
+            DISKS,
+            (
+                "The disks of O(isolated_disks), with C(path), C(size_gb), C(medium) (V(hdd), V(ssd) or V(nvme)), C(serial) and C(reason).",
+                "A disk with a C(reason) is not available to guests.",
+            ),
+        ),
+        "metrics": Field(
+            mapping(name, number(-LARGEST_BIG, LARGEST_BIG)),
+            (
+                (
+                    "Metrics of Nova's CPU monitor, C(cpu.frequency) in MHz, C(cpu.user.time), C(cpu.kernel.time), C(cpu.idle.time) and"
+                    " C(cpu.iowait.time) in nanoseconds since the host started, the same with C(percent) for C(time), and C(cpu.percent) for all"
+                    " but idle."
+                ),
+                "The percentages cover the time since the previous report.",
+                "Empty if libvirt does not provide the numbers.",
+            ),
+        ),
+        "emulators": Field(mapping(name, path), "Path of the emulator for each architecture."),
+        "machine_types": Field(mapping(name, names), "Machine types for each architecture."),
+        "uefi": Field(flag, "Whether a UEFI firmware for guests is installed."),
+        "cpu_models": Field(items(text(255)), "Names of the CPU models that libvirt knows for guests of the host."),
+        "unknown_cpu_flags": Field(items(text(255)), "Names of O(cpu_flags) that libvirt does not know."),
+        "initiator": Field(
+            maybe(text()),
+            "Name of the iSCSI initiator of the host, from C(/etc/iscsi/initiatorname.iscsi); null if it has none.",
+        ),
+        "qemu_iscsi": Field(flag, "Whether QEMU can open iSCSI volumes itself (Debian's qemu-block-extra)."),
+        "virt_type": Field(choice("kvm", "qemu"), "Virtualization type of guests, V(kvm) or V(qemu)."),
+        "virt_type_reason": Field(message, "Reason for RV(compute_node.virt_type)."),
+        "instance_folders": Field(
+            items(uuid),
+            "UUIDs that have a directory below O(instances_path), without instances of other ledgers than O(ledger_id).",
+        ),
+        "complete_guests": Field(
+            items(uuid),
+            (
+                (
+                    "UUIDs of the guests whose builds have ended here, or that have arrived here from other hosts, without instances of other"
+                    " ledgers than O(ledger_id)."
+                ),
+                "Guests that were waited for and did not come up, and guests that are being removed, are left out.",
+            ),
+        ),
+        "instance_volumes": Field(
+            mapping(uuid, names),
+            (
+                "Names of the logical volumes in O(volume_group) that are tagged for an instance, by UUID of the instance.",
+                "Items of other ledgers than O(ledger_id) are left out.",
+            ),
+            returned="with the disk backends lvm and qcow2_on_lvm",
+        ),
+        "running_domains": Field(count, "Number of running domains."),
+        "guest_content": Field(
+            items(message),
+            (
+                (
+                    "Why the content of guests' disks can do harm on this host, as texts. Volume groups, arrays and the like that the host"
+                    " activated from it, and the settings of udev and LVM that are missing (M(bootflow.compute.guest_content) writes them)."
+                ),
+                "Empty for a host without block devices of guests.",
+            ),
+        ),
     },
 )
 
 ISCSI: Shape = record(
-    {"sessions": items(_session), "secrets": items(record({"iqn": name, "volume_id": name}))}, {"error": error}
+    {
+        "sessions": Field(
+            items(_session),
+            (
+                (
+                    "Targets that the host is logged in to or has a record of, with C(iqn), C(volume_id), C(session) (whether it is logged in),"
+                    " C(luns), C(portals) and C(in_use), the reasons why their disks cannot be removed."
+                ),
+            ),
+            returned="always",
+        ),
+        "secrets": Field(
+            items(record({"iqn": name, "volume_id": name})),
+            "Targets whose secret this collection defined in libvirt, with C(iqn) and C(volume_id).",
+            returned="always",
+        ),
+    },
+    {
+        "error": Field(
+            error,
+            "Why these could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.",
+            returned="always",
+        )
+    },
 )
 
 _reservation = record({"mac": name, "address": name, "complete": flag, "used": flag})
+_networks: Shape = items(record({"name": name, "ours": flag, "reservations": items(_reservation)}), unique="name")
 DHCP: Shape = record(
-    {"networks": items(record({"name": name, "ours": flag, "reservations": items(_reservation)}), unique="name")},
     {
-        "error": error,
+        "networks": Field(
+            _networks,
+            (
+                "All libvirt networks, with C(name), C(ours) (whether this collection defined it) and C(reservations).",
+                (
+                    "A reservation has C(mac), C(address), C(complete) (whether both the running and the persistent definition have it) and"
+                    " C(used) (whether a domain of the host has the MAC address)."
+                ),
+            ),
+            returned="always",
+        )
+    },
+    {
+        "error": Field(
+            error,
+            "Why these could not be read, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.",
+            returned="always",
+        ),
         "unplugged": items(record({"uuid": uuid, "device": name, "mac": name, "source": name, "bridge": text()})),
     },
 )
 
-KEPT_UNUSED: Shape = items(record({"name": path, "error": record({"code": name, "message": prose})}))
-UNUSED_IMAGES: Shape = items(record({"path": path, "size": size, "age": number(most=LARGEST_BIG)}))
+ANSWERS: dict[str, tuple[Fields, Fields]] = {
+    "compute_node_info": (
+        {"compute_node": Field(NODE, "Facts of the host. Memory is in MiB, disk in GiB.")},
+        {
+            "iscsi": Field(
+                ISCSI,
+                "Sessions, records and secrets of targets that are not in O(known_targets).",
+                returned="with O(iqn_prefixes)",
+            ),
+            "dhcp": Field(
+                DHCP, "DHCP reservations of the libvirt networks of the host.", returned="with O(list_reservations)"
+            ),
+        },
+    ),
+}

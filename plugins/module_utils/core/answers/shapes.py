@@ -12,8 +12,42 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 Shape = t.Callable[[t.Any, str], None]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of an answer, with its documentation. scripts/returns.py writes RETURN of the modules from it.
+
+    :arg shape: None: the controller does not read the field, and any plain value fits.
+    :arg help: a text or several, in Ansible's markup. :arg returned: when the field is there.
+    :arg type: Ansible's type, where it does not follow from the shape. :arg elements: likewise.
+    :arg contains: fields of a mapping that the shape does not name; empty: the fields of the shape are not documented.
+    """
+
+    shape: Shape | None
+    help: str | tuple[str, ...]
+    returned: str = "success"
+    type: str = ""
+    elements: str = ""
+    sample: t.Any = None
+    contains: Fields | None = None
+
+
+Fields = t.Mapping[str, t.Union[Shape, Field]]
+
+
+class Kind(t.NamedTuple):
+    """Documentation of a shape: type in Ansible, type of its elements, and its fields."""
+
+    type: str
+    elements: str = ""
+    fields: Fields = {}
+
+
+KINDS: dict[Shape, Kind] = {}
 
 LARGEST = 2**31 - 1  # of an Integer column of PostgreSQL
 LARGEST_BIG = 2**63 - 1
@@ -44,6 +78,7 @@ def whole(least: int = 0, most: int = LARGEST) -> Shape:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise Misshapen(path, "a whole number from %d to %d" % (least, most), value)
 
+    KINDS[check] = Kind("int")
     return check
 
 
@@ -54,6 +89,7 @@ def number(least: float = 0, most: float = LARGEST) -> Shape:
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
             raise Misshapen(path, "a number from %g to %g" % (least, most), value)
 
+    KINDS[check] = Kind("float")
     return check
 
 
@@ -88,7 +124,9 @@ class _Text:
 
 def text(most: int = 255, least: int = 0, pattern: re.Pattern[str] | None = None) -> Shape:
     """A text without control characters. :arg pattern: of a text that is not empty"""
-    return _Text(most, least, pattern)
+    shape = _Text(most, least, pattern)
+    KINDS[shape] = Kind("str")
+    return shape
 
 
 def message(value: t.Any, path: str) -> None:
@@ -110,6 +148,7 @@ def choice(*values: t.Any) -> Shape:
         if not isinstance(value, (str, int)) or isinstance(value, bool) or value not in values:
             raise Misshapen(path, "one of %s" % ", ".join(map(str, values)), value)
 
+    KINDS[check] = Kind("str" if isinstance(values[0], str) else "int")
     return check
 
 
@@ -120,6 +159,7 @@ def maybe(shape: Shape) -> Shape:
         if value is not None:
             shape(value, path)
 
+    KINDS[check] = kind_of(shape)
     return check
 
 
@@ -139,6 +179,7 @@ def items(shape: Shape, most: int = MANY, exactly: int | None = None, unique: st
             if len(set(keys)) < len(keys):
                 raise Misshapen(path, "a list in which each %s occurs once" % (unique.strip(".") or "item"), value)
 
+    KINDS[check] = Kind("list", kind_of(shape).type, kind_of(shape).fields)
     return check
 
 
@@ -152,12 +193,13 @@ def mapping(key: Shape, shape: Shape, most: int = MANY) -> Shape:
             key(k, path)
             shape(item, "%s.%s" % (path, k))
 
+    KINDS[check] = Kind("dict", "", kind_of(shape).fields)
     return check
 
 
-def record(required: t.Mapping[str, Shape], optional: t.Mapping[str, Shape] | None = None) -> Shape:
+def record(required: Fields, optional: Fields | None = None) -> Shape:
     """A mapping with these fields. Other fields, of a later version, may have any plain value."""
-    known = {**required, **(optional or {})}
+    known = shapes_of({**required, **(optional or {})})
 
     def check(value: t.Any, path: str) -> None:
         if not isinstance(value, Mapping):
@@ -169,7 +211,18 @@ def record(required: t.Mapping[str, Shape], optional: t.Mapping[str, Shape] | No
             _NAME(name, path)
             known.get(name, plain)(item, _in(path, name))
 
+    KINDS[check] = Kind("dict", "", {**required, **(optional or {})})
     return check
+
+
+def shapes_of(fields: Fields) -> dict[str, Shape]:
+    """Return the shapes of fields that the controller reads."""
+    shapes = {name: item.shape if isinstance(item, Field) else item for name, item in fields.items()}
+    return {name: shape for name, shape in shapes.items() if shape is not None}
+
+
+def kind_of(shape: Shape) -> Kind:
+    return KINDS.get(shape) or Kind("dict")
 
 
 def _in(path: str, name: str) -> str:
@@ -197,6 +250,8 @@ def plain(value: t.Any, path: str, depth: int = 0) -> None:
 def anything(_value: t.Any, _path: str) -> None:
     """Accept a part of an answer that is never read."""
 
+
+KINDS.update({flag: Kind("bool"), message: Kind("str"), prose: Kind("str")})
 
 _NAME = text(least=1)
 _NUMBER = number(-LARGEST_BIG, LARGEST_BIG)

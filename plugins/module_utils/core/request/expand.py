@@ -75,41 +75,12 @@ def _first_names(name: str) -> tuple[str, str]:
     return name, _numbered(name, 2)[0]
 
 
-<<<<<<< HEAD
-def names_of_all(
-    requests: t.Sequence[ServerRequest], names_in_ledger: t.Mapping[tuple[str, str], t.Container[str]]
-) -> list[list[str]]:
-    """The names of each request's instances (server_names) with that of the first instance as it is: it was made while the count was another
-    one. A name that another request has is that one's.
-
-    :arg names_in_ledger: project and name of a request -> names of instances of it that exist.
-    """
-    named = [server_names(r) for r in requests]
-    names_as_present = [
-        _names_with(r, n, names_in_ledger.get((r.project, r.name), ())) for r, n in zip(requests, named)
-    ]
-    if names_as_present == named:
-        return names_as_present
-    times = Counter((r.project, n) for r, names in zip(requests, names_as_present) for n in names)
-    return [
-        names if times[r.project, present_names[0]] > 1 and present_names[0] not in names else present_names
-        for r, names, present_names in zip(requests, named, names_as_present)
-    ]
-
-
-def _names_with(request: ServerRequest, names: t.Sequence[str], names_in_ledger: t.Container[str]) -> list[str]:
-    first, *others = names
-    if first not in names_in_ledger:
-        first = next((name for name in first_names(request) if name in names_in_ledger), first)
-    return [first, *others]
-=======
 def _with_first(request_name: str, names: tuple[str, ...], existing: t.Container[str]) -> tuple[str, ...]:
     """Return the names with that of the first instance as it is."""
     first, *others = names
     if first not in existing:
         first = next((name for name in _first_names(request_name) if name in existing), first)
     return (first, *others)
->>>>>>> b9716aaa (The names of a request's instances are expanded once, as Names; a corrected request of more instances takes the name of one without a host)
 
 
 def request_digest(request: ServerRequest) -> dict[str, t.Any]:

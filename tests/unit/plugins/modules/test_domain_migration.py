@@ -30,7 +30,7 @@ NEEDS: dict[str, dict[str, t.Any]] = {
 def test_each_step_has_options_and_an_answer() -> None:
     of_spec = domain_migration.argument_spec()["step"]["choices"]
     assert of_spec == list(NEEDS) == [value for _step, value, _names in domain_migration.REQUIRED]
-    shapes = {name for name in answer._ANSWERS if name.partition(".")[0] == "domain_migration"}
+    shapes = {name for name in answer.ANSWERS if name.partition(".")[0] == "domain_migration"}
     assert shapes == {"domain_migration." + step for step in NEEDS}
 
 
