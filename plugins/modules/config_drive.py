@@ -77,7 +77,7 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.config_drive import (
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.drive.config_drive import (
     DRIVES_ARGUMENT,
     write_drives,
 )

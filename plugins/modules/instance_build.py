@@ -96,13 +96,13 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.other_disks import keep_others
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.config_drive import (
-    DRIVES_ARGUMENT,
-    write_drives,
-)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import (
     DISK_BATCH_ARGUMENTS,
     make_disks_of,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.drive.config_drive import (
+    DRIVES_ARGUMENT,
+    write_drives,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.recorded_formats import as_recorded
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import remove_uploads

@@ -136,7 +136,6 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import NONE, ZERO
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.clear import checked_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import (
     Condition,
     Disks,
@@ -147,6 +146,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.store
     Clearing,
     Group,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.whole.clear import checked_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import block_devices_of, list_domains
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
     LIBVIRT_ARGUMENTS,

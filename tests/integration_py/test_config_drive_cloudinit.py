@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.passwo
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks import network_info
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.subnet import Subnet
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import config_drive
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.drive import config_drive
 
 PYTHON = "/usr/bin/python3"
 READER = Path(__file__).with_name("read_with_cloudinit.py")

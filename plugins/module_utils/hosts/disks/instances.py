@@ -24,10 +24,10 @@ from ..os.batch import progress
 from ..os.locks import host_lock, take_back
 from ..os.ownership import MARKS, check_owner, has_arrived, ledger_of_folder, made_for, mark_incomplete
 from ..os.paths import instance_dir
-from .clear import clear_disk
 from .stores.group import NO_GROUP, Group
 from .stores.removal import remove_volumes, volumes_of
 from .unused_images import mark_bases_used
+from .whole.clear import clear_disk
 
 
 @dataclass(frozen=True)

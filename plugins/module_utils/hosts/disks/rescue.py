@@ -28,7 +28,7 @@ from ..os.files import read_text, remove_files, write_file
 from ..os.locks import guest_lock, host_lock
 from ..os.module_errors import failure
 from ..os.paths import instance_dir, make_dirs
-from .config_drive import remove_leftovers
+from .drive.config_drive import remove_leftovers
 from .recorded_formats import as_recorded
 from .stores.disk_info import records_of, write_records
 from .unused_images import mark_bases_used

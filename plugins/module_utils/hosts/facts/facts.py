@@ -26,8 +26,8 @@ from ...core.instances.power_states import power_state_of
 from ...core.volumes.connectors.registry import CONNECTOR_TYPES
 from ...core.volumes.names import check_initiator
 from ..copies.other_disks import other_disks
-from ..disks.devices import isolated_disks
 from ..disks.stores.registry import store_of
+from ..disks.whole.devices import isolated_disks
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import definitions_of, ledger_of_domain
 from ..live.state import moving_of

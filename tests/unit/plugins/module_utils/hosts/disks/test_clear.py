@@ -14,7 +14,8 @@ import types
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed, Conflict, InvalidInput
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import clear, instances
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import instances
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.whole import clear
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
 

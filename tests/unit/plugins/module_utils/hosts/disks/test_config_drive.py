@@ -16,7 +16,7 @@ import time
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import config_drive, vfat
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.drive import config_drive, vfat
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import program
 
 FILES = {

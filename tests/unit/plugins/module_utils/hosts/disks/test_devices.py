@@ -11,7 +11,7 @@ import types
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import devices as disk_devices
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.whole import devices as disk_devices
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import command
 

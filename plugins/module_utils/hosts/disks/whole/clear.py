@@ -18,8 +18,8 @@ import stat
 import struct
 import typing as t
 
-from ...core.errors import CommandFailed, InvalidInput
-from ..os.batch import progress
+from ....core.errors import CommandFailed, InvalidInput
+from ...os.batch import progress
 from .devices import block_device
 
 # linux/fs.h. BLKDISCARD is not sufficient: many devices return the old data afterwards.

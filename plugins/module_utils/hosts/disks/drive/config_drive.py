@@ -20,14 +20,14 @@ import socket
 import tempfile
 import typing as t
 
-from ...core.errors import DiskFull, InvalidInput, MissingLibrary, RemoteError
-from ...core.guest.config_drive_rules import check_format
-from ...core.guest.drive_files import check_path, unpack_files
-from ...core.optional import optional_import
-from ..os.batch import run_batch
-from ..os.command import run
-from ..os.files import write_file
-from ..os.paths import make_dirs
+from ....core.errors import DiskFull, InvalidInput, MissingLibrary, RemoteError
+from ....core.guest.config_drive_rules import check_format
+from ....core.guest.drive_files import check_path, unpack_files
+from ....core.optional import optional_import
+from ...os.batch import run_batch
+from ...os.command import run
+from ...os.files import write_file
+from ...os.paths import make_dirs
 from . import vfat
 
 pycdlib = optional_import("pycdlib")

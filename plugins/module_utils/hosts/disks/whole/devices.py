@@ -12,10 +12,10 @@ import os
 import stat
 import typing as t
 
-from ...core.amounts import GIB
-from ...core.errors import CommandFailed
-from ..os.command import program, run
-from ..os.files import opened
+from ....core.amounts import GIB
+from ....core.errors import CommandFailed
+from ...os.command import program, run
+from ...os.files import opened
 
 #: Types of lsblk that count as whole disks; loop devices are used in labs.
 WHOLE = ("disk", "loop", "mpath")

@@ -13,7 +13,7 @@ import math
 import struct
 import typing as t
 
-from ...core.errors import InvalidInput
+from ....core.errors import InvalidInput
 
 SECTOR = 512
 SECTORS_PER_CLUSTER = 4
