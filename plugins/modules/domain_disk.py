@@ -127,76 +127,37 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
-    LIBVIRT_ARGUMENTS,
-    connect,
-)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import (
+    RESIZED,
     STATES,
-    TRIES,
     desired_disk,
     ensure_disk,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.running import login_users
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
-    TIME_LIMIT_ARGUMENTS,
-    keep_time_limit,
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.hot_plug import (
+    ATTACHED,
+    hot_plug_arguments,
+    run_hot_plug,
 )
 
 
 def argument_spec():
     """The module's options."""
     disk = {
-        "id": {"type": "str", "required": True},
-        "uuid": {"type": "str", "required": True},
         "serial": {"type": "str", "required": True},
-        "state": {"type": "str", "choices": list(STATES), "default": "attached"},
-        "xml": {"type": "str"},
+        "state": {"type": "str", "choices": list(STATES), "default": ATTACHED},
         "source": {"type": "str"},
         "size": {"type": "int"},
     }
-    return {
-        **TIME_LIMIT_ARGUMENTS,
-        **LIBVIRT_ARGUMENTS,
-        "disks": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "options": disk,
-            "required_if": [("state", "attached", ["xml"]), ("state", "resized", ["size"])],
-        },
-        "detach_tries": {"type": "int", "default": TRIES},
-        "detach_wait": {"type": "float", "default": 2},
-        "workers": {"type": "int", "default": 4},
-    }
+    return hot_plug_arguments("disks", disk, ("state", RESIZED, ["size"]))
 
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    keep_time_limit(module)
-    args = module.params
-    module.no_log_values |= login_users(*(wanted["xml"] for wanted in args["disks"]))
-    try:
-        with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
-            def one(wanted):
-                tries, wait = max(1, args["detach_tries"]), max(0.0, args["detach_wait"])
-                return ensure_disk(connection, desired_disk(wanted), module.check_mode, tries, wait)
+    def ensure(connection, disk, tries, wait):
+        return ensure_disk(connection, desired_disk(disk), module.check_mode, tries, wait)
 
-            results = run_batch([(wanted["id"], wanted) for wanted in args["disks"]], one, args["workers"])
-    except Exception as error:
-        fail(module, error)
-    diff = []
-    for wanted in args["disks"]:
-        result = results[wanted["id"]]
-        before, after = result.pop("before", ""), result.pop("after", "")
-        if before != after:
-            header = "disk %s of domain %s" % (wanted["serial"], wanted["uuid"])
-            diff.append({"before": before, "after": after, "before_header": header, "after_header": header})
-    module.no_log_values |= login_users(*(each["before"] for each in diff))
-    module.exit_json(changed=any_changed(results), outcomes=results, diff=diff)
+    run_hot_plug(module, "disks", "serial", ensure)
 
 
 if __name__ == "__main__":

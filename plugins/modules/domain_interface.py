@@ -131,78 +131,42 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.connection import (
-    LIBVIRT_ARGUMENTS,
-    connect,
-)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.dhcp import RESERVATIONS_ARGUMENT
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_devices import TRIES
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_interfaces import (
     STATES,
     desired_interface,
     ensure_interface,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
-    TIME_LIMIT_ARGUMENTS,
-    keep_time_limit,
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.hot_plug import (
+    ATTACHED,
+    hot_plug_arguments,
+    run_hot_plug,
 )
 
 
 def argument_spec():
     """The module's options."""
     interface = {
-        "id": {"type": "str", "required": True},
-        "uuid": {"type": "str", "required": True},
         "mac": {"type": "str", "required": True},
-        "state": {"type": "str", "choices": list(STATES), "default": "attached"},
-        "xml": {"type": "str"},
+        "state": {"type": "str", "choices": list(STATES), "default": ATTACHED},
         "reservations": RESERVATIONS_ARGUMENT,
         "network": {"type": "str"},
     }
     return {
-        **TIME_LIMIT_ARGUMENTS,
-        **LIBVIRT_ARGUMENTS,
-        "interfaces": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "options": interface,
-            "required_if": [("state", "attached", ["xml"])],
-        },
-        "detach_tries": {"type": "int", "default": TRIES},
-        "detach_wait": {"type": "float", "default": 2},
+        **hot_plug_arguments("interfaces", interface),
         "vif_plugging_timeout": {"type": "float", "default": 300},
         "vif_plugging_is_fatal": {"type": "bool", "default": True},
-        "workers": {"type": "int", "default": 4},
     }
 
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    keep_time_limit(module)
-    args = module.params
-    plugging = (max(0.0, args["vif_plugging_timeout"]), args["vif_plugging_is_fatal"])
-    try:
-        with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
+    plugging = (max(0.0, module.params["vif_plugging_timeout"]), module.params["vif_plugging_is_fatal"])
 
-            def one(wanted):
-                tries, wait = max(1, args["detach_tries"]), max(0.0, args["detach_wait"])
-                desired = desired_interface(wanted)
-                return ensure_interface(connection, desired, module.check_mode, tries, wait, plugging)
+    def ensure(connection, interface, tries, wait):
+        return ensure_interface(connection, desired_interface(interface, plugging), module.check_mode, tries, wait)
 
-            results = run_batch([(wanted["id"], wanted) for wanted in args["interfaces"]], one, args["workers"])
-    except Exception as error:
-        fail(module, error)
-    diff = []
-    for wanted in args["interfaces"]:
-        result = results[wanted["id"]]
-        before, after = result.pop("before", ""), result.pop("after", "")
-        if before != after:
-            header = "interface %s of domain %s" % (wanted["mac"], wanted["uuid"])
-            diff.append({"before": before, "after": after, "before_header": header, "after_header": header})
-    module.exit_json(changed=any_changed(results), outcomes=results, diff=diff)
+    run_hot_plug(module, "interfaces", "mac", ensure)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import Conflict, GuestDisksDiffer
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_devices, domain_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_disks, hot_plug
 
 ME, VOLUME = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11", "6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d01"
 DISK = (
@@ -65,7 +65,7 @@ def libvirt(monkeypatch):
     fake = types.SimpleNamespace(
         VIR_DOMAIN_AFFECT_LIVE=LIVE, VIR_DOMAIN_AFFECT_CONFIG=CONFIG, VIR_DOMAIN_XML_INACTIVE=2, libvirtError=OSError
     )
-    for module in (libvirt_connection, domain_devices, domain_disks):
+    for module in (libvirt_connection, domain_disks, hot_plug):
         monkeypatch.setattr(module, "libvirt", fake)
 
 

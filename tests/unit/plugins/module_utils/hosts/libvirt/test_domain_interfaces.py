@@ -23,8 +23,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import (
-    domain_devices,
     domain_interfaces,
+    hot_plug,
     vifs,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_interfaces import desired_interface
@@ -94,9 +94,9 @@ def libvirt(monkeypatch, tmp_path):
         VIR_DOMAIN_AFFECT_LIVE=LIVE, VIR_DOMAIN_AFFECT_CONFIG=CONFIG, VIR_DOMAIN_XML_INACTIVE=2, VIR_ERR_NO_DOMAIN=NO_DOMAIN,
         VIR_ERR_OPERATION_INVALID=55, libvirtError=Error,
     )  # fmt: skip
-    for module in (libvirt_connection, domain_devices, domain_interfaces):
+    for module in (libvirt_connection, hot_plug):
         monkeypatch.setattr(module, "libvirt", fake)
-    monkeypatch.setattr(domain_devices, "POLL", 0.001)
+    monkeypatch.setattr(hot_plug, "POLL", 0.001)
     monkeypatch.setattr(domain_interfaces, "LOCK_ROOT", str(tmp_path))
     return fake
 
