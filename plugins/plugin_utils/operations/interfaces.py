@@ -18,8 +18,10 @@ from ...module_utils.core.request.catalogue import parse_catalogue
 from ...module_utils.flows.boot import builds
 from ...module_utils.flows.boot.builds import Build
 from ...module_utils.flows.instances import interfaces
+from ...module_utils.flows.instances.hot_plug import Refused
 from ...module_utils.flows.instances.operation import Operation
 from ...module_utils.ledger.compute import instances, ports
+from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds import build_parts, domain_builder
 from ..builds.dhcp import restore
@@ -301,9 +303,9 @@ def item_of(found: interfaces.Interface, new: bool) -> dict[str, t.Any]:
     }
 
 
-def _refused(refused: interfaces.Refused) -> dict[str, t.Any]:
-    entry = refused.entry
-    return errors.failed_item("%s (%s)" % (entry.path, refused.name), entry.instance, refused.error.as_dict())
+def _refused(refused: Refused[t.Any]) -> dict[str, t.Any]:
+    entry, guest = refused.request, t.cast(Instance, refused.guest)
+    return errors.failed_item("%s (%s)" % (entry.path, guest.display_name), entry.instance, refused.error.as_dict())
 
 
 def _builds(tx: Transaction, uuids: t.Sequence[str], host: str) -> list[Build]:

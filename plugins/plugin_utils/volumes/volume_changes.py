@@ -17,6 +17,7 @@ from ...module_utils.core.settings.volumes import VOLUME_WORK
 from ...module_utils.core.volumes.attachment import NONE
 from ...module_utils.flows.attachments import life
 from ...module_utils.flows.instances import attach, attachment_requests
+from ...module_utils.flows.instances.hot_plug import Refused
 from ...module_utils.flows.instances.operation import Operation
 from ...module_utils.flows.volumes import work
 from ...module_utils.ledger.compute import instances
@@ -130,9 +131,9 @@ class VolumeChange(LedgerAction):
         return outcome(self.INCOMPLETE(items, len(done) + len(items)), changed=bool(done), done=done, left=left)
 
 
-def _refused_item(refused: attach.Refused) -> dict[str, t.Any]:
+def _refused_item(refused: Refused[attachment_requests.AttachmentRequest]) -> dict[str, t.Any]:
     """The item of an Incomplete for what did not begin."""
-    volume, guest = refused.request.volume, refused.request.guest
+    volume, guest = refused.request.volume, refused.guest
     name = volume.name or volume.id
     return errors.failed_item(
         name if guest is None else "%s (%s)" % (name, guest.display_name), volume.id, refused.error.as_dict()

@@ -200,7 +200,7 @@ def _with_addresses(tx: Transaction, file: File, changes: t.Sequence[Change]) ->
     options = file.options
     try:
         begun = interfaces.begin_attach(tx, wanted, options.networks, None, known_hosts, options.quotas)
-        why = {r.entry.path: r.error.paragraph for r in begun.refused}
+        why = {r.request.path: r.error.paragraph for r in begun.refused}
     except errors.InvalidRequest as e:
         why = {str(each["path"]): "%s %s" % (each["message"], each["remedy"]) for each in e.errors}
     return [planning.not_done(c, why[str(i)], later=True) if str(i) in why else c for i, c in enumerate(changes)]

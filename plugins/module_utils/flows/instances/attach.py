@@ -11,7 +11,6 @@ so that its end can be reported after any event in between. source: Nova's compu
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
@@ -20,7 +19,6 @@ from ...core.disks.block_devices import PlannedDisk, attached_disk, planned_disk
 from ...core.disks.disk_names import CONFIG_DRIVE_NAMES, default_bus, free_name
 from ...core.instances import states
 from ...core.model import BlockDevice, Flavor
-from ...core.reading.problems import Problems
 from ...core.volumes import attach_rules, attachment
 from ...core.volumes import states as volume_states
 from ...core.volumes.attachment import DONE, NONE, ON_THE_WAY
@@ -35,6 +33,7 @@ from ..attachments.life import Connectors
 from . import attachment_requests as requests
 from . import operation
 from .attachment_requests import AttachmentRequest
+from .hot_plug import Beginning, Refused
 from .operation import Operation
 
 ATTACH = Operation("attach_volume")
@@ -46,33 +45,15 @@ TOLD = {ATTACH.name: "volume.attach", DETACH.name: "volume.detach"}
 Reach = t.Callable[[t.Sequence[str]], object]  # raises where the inventory lacks one of these hosts
 
 
-@dataclass(frozen=True)
-class Refused:
-    """An attachment that cannot begin, or end, now."""
-
-    request: AttachmentRequest
-    error: errors.BootflowError
-
-
 @dataclass
 class Begun:
     """``rows``: attachments on the way; ``unchanged``: names of volumes that match the request; ``refused``: entries that do not stop the others."""
 
     rows: list[Attachment] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[Refused[AttachmentRequest]] = field(default_factory=list)
     storage_hosts: list[str] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)  # compute hosts
-
-    @contextlib.contextmanager
-    def alone(self, request: AttachmentRequest, problems: Problems) -> t.Iterator[None]:
-        """An error of the block refuses this request, and no other."""
-        with problems.collect(request.path):
-            try:
-                yield
-            except errors.BootflowError as e:
-                self.refused.append(Refused(request, e))
-                raise
 
 
 # --- begun --------------------------------------------------------------------------------------------------------------
@@ -92,27 +73,27 @@ def begin_attach(
     :raises InvalidRequest: all errors of all entries, with paths attachments[i], where one is wrong in itself or nothing can begin; nothing
         is written then.
     """
-    runs.renew(tx)
-    refusals = Problems()
-    begun = Begun()
+    beginning: Beginning[AttachmentRequest] = Beginning(tx, ATTACH)
+    begun = Begun(refused=beginning.refused)
     again: list[Attachment] = []
     new: list[AttachmentRequest] = []
-    read = requests.read(tx, entries, project, True, refusals)
-    wrong = bool(refusals.errors)
+    read = requests.read(tx, entries, project, True, beginning.problems)
+    wrong = bool(beginning.problems.errors)
     there = attachments.of_volumes(tx, [r.volume.id for r in read])
     ends: dict[str, Connector] = {}
     names = _Names(tx, [r.instance for r in read])
-    dead = operation.dead_runs(tx, [r.instance for r in read])
+    beginning.read_runs([r.instance for r in read])
     for request in read:
-        with begun.alone(request, refusals):
-            guest = request.instance
-            mine = [a for a in _own(there, request) if a.instance_uuid == guest.uuid]
-            current = next((a for a in mine if a.attach_status != volume_states.DETACHED), None)
+        guest = request.instance
+        with beginning.refusing(guest, request):
+            current = _current(_of_guest(there, request))
             if current is not None and _as_requested(current, request, tx):
                 begun.unchanged.append(request.volume.name or request.volume.id)
                 continue
             if current is None:
-                _check_attach(tx, request, there.get(request.volume.id, ()), cross_az_attach, dead)
+                attachments.check_not_locked(tx, request.volume, there.get(request.volume.id, ()))
+                beginning.check(guest)
+                _check_rules(tx, request, there.get(request.volume.id, ()), cross_az_attach)
             reach(_hosts_of(request, guest.host))
             if guest.uuid not in ends:
                 place = t.cast("tuple[str, str]", (guest.host, guest.node))
@@ -122,8 +103,7 @@ def begin_attach(
             else:
                 request.disk = names.disk(request)
                 new.append(request)
-    if wrong or not (new or again):
-        refusals.raise_if_any()
+    beginning.raise_if_none(not wrong and bool(new or again))
     ids = [_attach(tx, request, cross_az_attach) for request in new]
     _resume(tx, again)
     ids += [a.id for a in again]
@@ -149,75 +129,64 @@ def refused_attach(
 
     :arg wanted: instances with their entries of bootflow_attachments, which have ids. :arg detached_first: ids of volumes.
     """
-    found = _named_volumes(tx, wanted)
-    there = attachments.of_volumes(tx, sorted(found))
-    refused: list[errors.BootflowError | None] = []
     named: set[tuple[str, str]] = set()
-    for guest, entry in wanted:
-        refused.append(None)
-        volume = found.get(entry["volume"])
-        if volume is None:
-            continue
-        try:
-            key = (volume.id, guest.uuid if volume.multiattach else "")
-            if key in named:
-                raise errors.InvalidInput(reason="volume %s is named twice" % (volume.name or volume.id))
-            named.add(key)
-            request = AttachmentRequest("", volume, guest, device=entry.get("device"))
-            mine = [a for a in _own(there, request) if a.instance_uuid == guest.uuid]
-            current = next((a for a in mine if a.attach_status != volume_states.DETACHED), None)
-            if current is not None:
-                _as_requested(current, request, tx)
-            elif volume.id not in detached_first:
-                attachments.check_not_locked(tx, volume, there.get(volume.id, ()))
-                _check_rules(tx, request, there.get(volume.id, ()), cross_az_attach)
-        except errors.BootflowError as e:
-            refused[-1] = e
-    return refused
+
+    def check(request: AttachmentRequest, there: t.Sequence[Attachment], owned: t.Sequence[Attachment]) -> None:
+        volume, uuid = request.volume, request.instance.uuid
+        key = (volume.id, uuid if volume.multiattach else "")
+        if key in named:
+            raise errors.InvalidInput(reason="volume %s is named twice" % (volume.name or volume.id))
+        named.add(key)
+        current = _current(owned)
+        if current is not None:
+            _as_requested(current, request, tx)
+        elif volume.id not in detached_first:
+            attachments.check_not_locked(tx, volume, there)
+            _check_rules(tx, request, there, cross_az_attach)
+
+    return _refusals(tx, wanted, check)
 
 
 def refused_detach(
     tx: Transaction, wanted: t.Sequence[tuple[Instance, t.Mapping[str, t.Any]]]
 ) -> list[errors.BootflowError | None]:
     """The same of volumes that are to be detached."""
-    found = _named_volumes(tx, wanted)
+    return _refusals(tx, wanted, lambda request, _there, owned: owned and _check_detach(tx, request, owned))
+
+
+def _refusals(
+    tx: Transaction,
+    wanted: t.Sequence[tuple[Instance, t.Mapping[str, t.Any]]],
+    check: t.Callable[[AttachmentRequest, t.Sequence[Attachment], t.Sequence[Attachment]], object],
+) -> list[errors.BootflowError | None]:
+    """Check each request for a volume that exists. Returns the error of each.
+
+    :arg check: called with a request, all attachments of its volume, and those that its instance has
+    """
+    ids = {str(entry["volume"]) for _guest, entry in wanted}
+    found = {v.id: v for v in volumes.select(tx, ids=ids)} if ids else {}
     there = attachments.of_volumes(tx, sorted(found))
     refused: list[errors.BootflowError | None] = []
     for guest, entry in wanted:
         refused.append(None)
-        volume = found.get(entry["volume"])
-        request = AttachmentRequest("", volume, guest) if volume is not None else None
-        mine = [a for a in _own(there, request) if a.instance_uuid == guest.uuid] if request is not None else []
-        try:
-            if request is not None and mine:
-                _check_detach(tx, request, mine)
-        except errors.BootflowError as e:
-            refused[-1] = e
+        if entry["volume"] in found:
+            request = AttachmentRequest("", found[entry["volume"]], guest, device=entry.get("device"))
+            try:
+                check(request, there.get(request.volume.id, ()), _of_guest(there, request))
+            except errors.BootflowError as e:
+                refused[-1] = e
     return refused
 
 
-def _named_volumes(
-    tx: Transaction, wanted: t.Iterable[tuple[Instance, t.Mapping[str, t.Any]]]
-) -> dict[str, volumes.VolumeRow]:
-    ids = {str(entry["volume"]) for _guest, entry in wanted}
-    return {v.id: v for v in volumes.select(tx, ids=ids)} if ids else {}
+def _of_guest(there: t.Mapping[str, t.Sequence[Attachment]], request: AttachmentRequest) -> list[Attachment]:
+    """Return the attachments of the volume to the instance of a request, or to any instance, without second ones on target hosts of live migrations."""
+    uuid = request.guest.uuid if request.guest is not None else None
+    owned = [a for a in there.get(request.volume.id, ()) if a.beside == attachments.OWN]
+    return [a for a in owned if uuid in (None, a.instance_uuid)]
 
 
-def _own(there: t.Mapping[str, t.Sequence[Attachment]], request: AttachmentRequest) -> list[Attachment]:
-    """Return the attachments of the volume that instances have; without the second ones on target hosts of live migrations."""
-    return [a for a in there.get(request.volume.id, ()) if a.beside == attachments.OWN]
-
-
-def _check_attach(
-    tx: Transaction,
-    request: AttachmentRequest,
-    there: t.Sequence[Attachment],
-    cross_az_attach: bool,
-    dead: t.Collection[str],
-) -> None:
-    attachments.check_not_locked(tx, request.volume, there)
-    operation.check(tx, ATTACH, request.instance, dead)
-    _check_rules(tx, request, there, cross_az_attach)
+def _current(owned: t.Iterable[Attachment]) -> Attachment | None:
+    return next((a for a in owned if a.attach_status != volume_states.DETACHED), None)
 
 
 def _check_rules(
@@ -318,39 +287,35 @@ def begin_detach(
     :arg entries: bootflow_attachments; ``instance`` is required if a volume has several.
     :raises InvalidRequest: see begin_attach().
     """
-    runs.renew(tx)
-    refusals = Problems()
-    begun = Begun()
+    beginning: Beginning[AttachmentRequest] = Beginning(tx, DETACH)
+    begun = Begun(refused=beginning.refused)
     chosen: list[Attachment] = []
-    read = requests.read(tx, entries, project, False, refusals)
-    wrong = bool(refusals.errors)
+    read = requests.read(tx, entries, project, False, beginning.problems)
+    wrong = bool(beginning.problems.errors)
     there = attachments.of_volumes(tx, [r.volume.id for r in read])
     guests = {
         r.uuid: r for r in instances.select_live(tx, uuids=sorted({a.instance_uuid for g in there.values() for a in g}))
     }
     disks = instances.disks_of(tx, sorted(guests))
-    dead = operation.dead_runs(tx, guests.values())
+    beginning.read_runs(guests.values())
     swaps = []
     for request in read:
-        with begun.alone(request, refusals):
-            mine = _own(there, request)
-            if request.guest is not None:
-                mine = [a for a in mine if a.instance_uuid == request.guest.uuid]
-            if not mine:
+        with beginning.refusing(request.guest, request):
+            owned = _of_guest(there, request)
+            if not owned:
                 begun.unchanged.append(request.volume.name or request.volume.id)
                 continue
-            row, transition = _check_detach(tx, request, mine)
+            row, transition = _check_detach(tx, request, owned)
             if row.instance_uuid in guests:  # not deleted by force
                 if any(
                     d.get("volume_id") == row.volume_id and d.get("boot_index") == 0 for d in disks[row.instance_uuid]
                 ):
                     raise errors.CannotDetachRootVolume()
-                operation.check(tx, DETACH, guests[row.instance_uuid], dead)
+                beginning.check(guests[row.instance_uuid])
             reach(_hosts_of(request, row.attached_host))
             chosen.append(row)
             swaps.append((request.volume, transition))
-    if wrong or not chosen:
-        refusals.raise_if_any()
+    beginning.raise_if_none(not wrong and bool(chosen))
     for volume, transition in swaps:
         if transition is not None:
             volumes.swap(tx, [volume.id], transition.expected, **transition.values)
@@ -360,14 +325,14 @@ def begin_detach(
 
 
 def _check_detach(
-    tx: Transaction, request: AttachmentRequest, mine: t.Sequence[Attachment]
+    tx: Transaction, request: AttachmentRequest, owned: t.Sequence[Attachment]
 ) -> tuple[Attachment, volume_states.Transition | None]:
-    attachments.check_not_locked(tx, request.volume, mine)
+    attachments.check_not_locked(tx, request.volume, owned)
     volume = volumes.to_volume(request.volume)
-    row = mine[0]
-    if len(mine) == 1 and (row.attach_status != volume_states.ATTACHED or volume.status == volume_states.DETACHING):
+    row = owned[0]
+    if len(owned) == 1 and (row.attach_status != volume_states.ATTACHED or volume.status == volume_states.DETACHING):
         return row, None
-    found = attach_rules.check_detach(volume, mine, request.guest.uuid if request.guest is not None else None)
+    found = attach_rules.check_detach(volume, owned, request.guest.uuid if request.guest is not None else None)
     return found, volume_states.check_begin_detaching(volume)
 
 
@@ -379,16 +344,16 @@ def _resume(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
     return [*attachments.apply(tx, half, attachment.RESUME, run_id=tx.run.id), *others]
 
 
-def _begin(tx: Transaction, its: Operation, begun: Begun, ids: t.Sequence[str]) -> Begun:
+def _begin(tx: Transaction, plug: Operation, begun: Begun, ids: t.Sequence[str]) -> Begun:
     """Journal the beginning, and collect the hosts involved."""
     begun.rows = _of_ids(tx, ids)
     volume_ids = {r.volume_id for r in begun.rows}
     pool_hosts = {v.pool_host for v in volumes.select(tx, ids=volume_ids)} if volume_ids else set()
     begun.hosts = sorted({r.attached_host for r in begun.rows if r.attached_host})
     begun.storage_hosts = sorted({extract_host(p, "host") for p in pool_hosts if p})
-    volume_history.start_changes(tx, [(r.id, r.volume_id, r.attached_host) for r in begun.rows], its.name)
+    volume_history.start_changes(tx, [(r.id, r.volume_id, r.attached_host) for r in begun.rows], plug.name)
     guests = {r.instance_uuid for r in begun.rows}
-    operation.start(tx, its, instances.select_live(tx, uuids=sorted(guests)) if guests else [])
+    operation.start(tx, plug, instances.select_live(tx, uuids=sorted(guests)) if guests else [])
     return begun
 
 

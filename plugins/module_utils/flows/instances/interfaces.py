@@ -20,19 +20,18 @@ from ...core.instances import quotas
 from ...core.interfaces.entries import STATUSES, NamedInterface, WantedInterface, take_met
 from ...core.networks.network import Network
 from ...core.networks.network_info import PortRecord
-from ...core.reading.problems import Problems
 from ...core.request.networks import check_overlap
 from ...ledger.compute import history, instances, ports, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from . import operation, redefine
+from .hot_plug import Beginning, Refused
 from .operation import Operation
 
 ATTACH = Operation("attach_interface", "interface_attach")
 DETACH = Operation("detach_interface", "interface_detach")
 
-Entry = t.Union[WantedInterface, NamedInterface]
 EntryT = t.TypeVar("EntryT", WantedInterface, NamedInterface)
 
 
@@ -45,15 +44,6 @@ class Interface:
     network: Network
 
 
-@dataclass(frozen=True)
-class Refused:
-    """An entry that cannot begin now."""
-
-    entry: Entry
-    name: str  # of the instance
-    error: errors.BootflowError
-
-
 @dataclass
 class Begun:
     """``found``: for their hosts; ``new``: ids of the ports that this run made, or took from their guests; ``unchanged``: nothing is to
@@ -62,29 +52,24 @@ class Begun:
     found: list[Interface] = field(default_factory=list)
     new: set[str] = field(default_factory=set)
     unchanged: list[str] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[Refused[t.Any]] = field(default_factory=list)
 
 
 # --- begun --------------------------------------------------------------------------------------------------------------
 
 
-class _Entries(t.Generic[EntryT]):
-    """The entries by their instances, which are locked; entries that cannot begin are refused alone."""
+class _Entries(Beginning[EntryT]):
+    """The entries by their instances, which are locked."""
 
     def __init__(
         self,
         tx: Transaction,
-        its: Operation,
+        plug: Operation,
         entries: t.Sequence[EntryT],
         project: str | None,
         known_hosts: t.Collection[str] | None,
     ):
-        runs.renew(tx)
-        self.tx = tx
-        self.its = its
-        self.known_hosts = known_hosts
-        self.refused: list[Refused] = []
-        self.problems = Problems()
+        super().__init__(tx, plug, known_hosts)
         found = operation.by_words(tx, (e.instance for e in entries), project)
         self.rows: dict[str, Instance] = {}
         self.of: dict[str, list[EntryT]] = {}
@@ -94,7 +79,7 @@ class _Entries(t.Generic[EntryT]):
                 self.rows[row.uuid] = row
                 self.of.setdefault(row.uuid, []).append(entry)
         self.problems.raise_if_any()
-        self._dead = operation.dead_runs(tx, self.rows.values())
+        self.read_runs(self.rows.values())
 
     @property
     def uuids(self) -> list[str]:
@@ -102,23 +87,10 @@ class _Entries(t.Generic[EntryT]):
 
     def may_begin(self, uuid: str) -> bool:
         """Whether the instance is in a state that allows it; else its entries are refused."""
-        row = self.rows[uuid]
-        try:
-            operation.check(self.tx, self.its, row, self._dead, self.known_hosts)
-        except errors.BootflowError as e:
-            for entry in self.of[uuid]:
-                self.refuse(entry, row, e)
-            return False
-        return True
-
-    def refuse(self, entry: EntryT, row: Instance, error: errors.BootflowError) -> None:
-        self.problems.add(entry.path, error)
-        self.refused.append(Refused(entry, row.display_name, error))
-
-    def raise_if_none(self, begun: bool) -> None:
-        """:raises InvalidRequest: nothing can begin."""
-        if not begun:
-            self.problems.raise_if_any()
+        with self.refusing(self.rows[uuid], *self.of[uuid]):
+            self.check(self.rows[uuid])
+            return True
+        return False
 
 
 def begin_attach(
@@ -186,7 +158,7 @@ class _Adding:
                 (port_id,) = self.allocator.add(uuid, [(entry.request, network)], self._positions[uuid])
             except errors.BootflowError as e:
                 e.status = STATUSES.get(e.code, e.status)
-                self.its.refuse(entry, row, e)
+                self.its.refuse(row, entry, e)
                 continue
             self._positions[uuid] += 1
             self._used[row.project] = self._used.get(row.project, 0) + 1
@@ -219,9 +191,9 @@ def begin_detach(
             its_ports = ways[0] or ways[1]
             known = entry.network is None or entry.network in networks or bool(its_ports)
             if not known:
-                its.refuse(entry, row, errors.NetworkNotFound(network_id=entry.network))
+                its.refuse(row, entry, errors.NetworkNotFound(network_id=entry.network))
             elif len(its_ports) > 1 and not ways[0]:
-                its.refuse(entry, row, _several(row, entry, its_ports))
+                its.refuse(row, entry, _several(row, entry, its_ports))
             elif its_ports:
                 meant[entry.path] = [p.id for p in its_ports]
             else:

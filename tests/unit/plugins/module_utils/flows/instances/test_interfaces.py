@@ -109,7 +109,7 @@ def test_each_that_cannot_begin_is_refused_alone(world: World, web: str) -> None
     entries = [want(name, path="interfaces[%d]" % n) for n, name in enumerate(("off", "web", "busy", "web", "web"))]
     begun = attach(world, *entries)
     assert [f.row.display_name for f in begun.found] == ["web", "web"]
-    refused = sorted((r.entry.path, r.name, r.error.code) for r in begun.refused)
+    refused = sorted((r.request.path, r.guest.display_name, r.error.code) for r in begun.refused)
     assert refused == [
         ("interfaces[0]", "off", "InstanceInvalidState"),
         ("interfaces[2]", "busy", "InstanceBusy"),
