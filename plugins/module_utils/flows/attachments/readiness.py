@@ -17,6 +17,8 @@ from ...ledger.storage import attachments, volume_history
 from ...ledger.storage.attachments import Attachment
 from ...ledger.storage.volumes import VolumeRow
 
+_FAILED = (states.ERROR, states.ERROR_DELETING)
+
 
 @dataclass
 class Prospects:
@@ -48,9 +50,13 @@ def prospects(tx: Transaction, instance_uuids: t.Iterable[str]) -> Prospects:
 
 
 def _add_causes(tx: Transaction, problems: t.Collection[errors.BootflowError]) -> None:
-    """Add the last fault of its volume to the remedy of each error. Nova's message has only the status of the volume."""
-    faults = volume_history.last_faults(tx, [p.details["volume_id"] for p in problems])
-    for problem in problems:
+    """Add the last fault of its volume to the remedy of each error. Nova's message has only the status of the volume.
+
+    A volume that was detached or deleted meanwhile has no fault for that: an earlier one is not the cause.
+    """
+    failed = [p for p in problems if p.details.get("volume_status", states.ERROR) in _FAILED]
+    faults = volume_history.last_faults(tx, [p.details["volume_id"] for p in failed])
+    for problem in failed:
         fault = faults.get(problem.details["volume_id"])
         if fault is not None:
             cause = "%s: %s" % (fault["code"], fault["message"])

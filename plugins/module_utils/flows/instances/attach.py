@@ -150,7 +150,7 @@ def refused_attach(
 def refused_detach(
     tx: Transaction, wanted: t.Sequence[tuple[Instance, t.Mapping[str, t.Any]]]
 ) -> list[errors.BootflowError | None]:
-    """The same of volumes that are to be detached."""
+    """Return the error of each volume that cannot be detached now, as refused_attach() does for volumes to attach."""
     return _refusals(tx, wanted, lambda request, _there, owned: owned and _check_detach(tx, request, owned))
 
 
@@ -161,7 +161,7 @@ def _refusals(
 ) -> list[errors.BootflowError | None]:
     """Check each request for a volume that exists. Returns the error of each.
 
-    :arg check: called with a request, all attachments of its volume, and those that its instance has
+    :arg check: called with a request, all attachments of its volume, and all of its instance
     """
     ids = {str(entry["volume"]) for _guest, entry in wanted}
     found = {v.id: v for v in volumes.select(tx, ids=ids)} if ids else {}

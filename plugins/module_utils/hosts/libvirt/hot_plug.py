@@ -36,9 +36,8 @@ class Device:
 
     TAG: t.ClassVar[str]
     DETACH_ORDER: t.ClassVar[tuple[str, str]]
-    LOOKS: t.ClassVar[
-        int
-    ]  # how often a device is detached again that came back with a start of the guest; 0: nobody looks
+    #: How often a device is detached that came back with a start of the guest; 0: once, without another look.
+    LOOKS: t.ClassVar[int]
     NO_DOMAIN_REMEDY: t.ClassVar[str]  # remedy where the guest of a new device does not exist
     REFUSAL_REMEDY: t.ClassVar[str | None] = None  # remedy where the guest does not release the device
 
@@ -101,19 +100,19 @@ class Device:
 
 
 def parts_of(domain: t.Any) -> list[str]:
-    """Those of LIVE and CONFIG that the domain has."""
+    """Return the parts of the domain: LIVE, CONFIG or both."""
     with libvirt_errors():
         return ([LIVE] if domain.isActive() else []) + ([CONFIG] if domain.isPersistent() else [])
 
 
 def started_since(domain: t.Any, parts: t.Collection[str]) -> bool:
-    """Whether the guest has started since it had these ``parts``: it may lack what its definition got meanwhile."""
+    """Return whether the guest has started since it had these ``parts``: it may lack what its definition got meanwhile."""
     return LIVE not in parts and LIVE in parts_of(domain)
 
 
 def forget_memory(domain: t.Any, parts: t.Collection[str]) -> None:
-    """The definition of a guest that is off has changed: what is saved of its memory has the devices that it had, and its next start would bring
-    them back, also a volume that is another guest's by then.
+    """Remove the saved memory of a guest whose definition has changed while it is off: its next start would bring its former devices
+    back, also a volume that is another guest's by then.
 
     :arg parts: that the domain had
     """
@@ -124,13 +123,13 @@ def forget_memory(domain: t.Any, parts: t.Collection[str]) -> None:
 
 
 def flag_of(parts: t.Collection[str]) -> int:
-    """libvirt's flags of a change to these."""
+    """Return libvirt's flags of a change to these."""
     flags = {LIVE: libvirt.VIR_DOMAIN_AFFECT_LIVE, CONFIG: libvirt.VIR_DOMAIN_AFFECT_CONFIG}
     return sum(int(flags[part]) for part in parts)
 
 
 def devices_of(domain: t.Any, part: str, tag: str) -> list[t.Any]:
-    """The devices of one kind (disk, interface) in LIVE or CONFIG."""
+    """Return the devices of one kind (disk, interface) in LIVE or CONFIG."""
     return list(_definition(domain, part).iterfind("devices/" + tag))
 
 
@@ -149,7 +148,7 @@ def _definition(domain: t.Any, part: str) -> t.Any:
 
 
 def refuse_rescue(domain: t.Any, uuid: str) -> None:
-    """A rescue came about whose host gave no answer. What its domain gets or loses, the definition that comes back has not got or lost.
+    """Refuse a guest whose rescue the ledger does not know. The end of the rescue would undo a change of its devices.
 
     :raises Conflict: the domain is that of a rescue.
     """
@@ -242,7 +241,7 @@ def _detach(
         progress.mark_changed()
         for part, element in found.items():
             if part == LIVE:
-                let_go(domain, device, element, tries, wait)
+                release_device(domain, device, element, tries, wait)
             else:
                 with libvirt_errors():
                     domain.detachDeviceFlags(to_text(element), flag_of([part]))
@@ -258,7 +257,7 @@ def _detach(
     return device.result(before is not None or cleaned, before, None)
 
 
-def let_go(domain: t.Any, device: Device, element: t.Any, tries: int = TRIES, wait: float = 2.0) -> None:
+def release_device(domain: t.Any, device: Device, element: t.Any, tries: int = TRIES, wait: float = 2.0) -> None:
     """Ask the running guest to release a device until it is gone: a guest may respond late or never.
 
     :raises DeviceDetachFailed: it does not release it.

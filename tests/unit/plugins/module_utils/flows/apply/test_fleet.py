@@ -160,7 +160,7 @@ def test_counts_go_up_and_down(two_hosts: World, low: int, high: int) -> None:
     assert len(living(world)) == high
     assert planned(world, many).to_do == []
     kept = planned(world, few)
-    assert kept.to_do == [] and len(kept.kept) == high - low
+    assert kept.to_do == [] and len(kept.kept_names) == high - low
     assert kept.lines()[0].startswith("= not in the file, kept without bootflow_prune: ")
     apply(world, dataclasses.replace(few, prune=True), "c")
     assert len(living(world)) == low and planned(world, few).lines()[0].startswith("nothing to do")
@@ -190,7 +190,7 @@ def test_what_is_being_deleted_is_not_called_kept(two_hosts: World) -> None:
     world.delete("d", uuids=[living(world)["old"].uuid])
     rest = file(world, request("web"))
     plan = planned(world, rest)
-    assert plan.to_do == [] and (plan.kept, plan.leaving) == (("other",), ("old",))
+    assert plan.to_do == [] and (plan.kept_names, plan.leaving) == (("other",), ("old",))
     assert plan.lines() == [
         "= not in the file, kept without bootflow_prune: other",
         "= not in the file, being deleted (bootflow.compute.delete ends it): old",
@@ -818,7 +818,7 @@ def test_what_the_plan_says_is_what_is_done_and_then_nothing_is_left(
         again = planned(world, its)
         assert again.to_do == [], (told.lines(), again.lines())
         assert [c for c in again.changes if not c.done] == [c for c in told.changes if not c.done]
-        assert (again.kept, again.drift) == (told.kept, told.drift)
+        assert (again.kept_names, again.drift) == (told.kept_names, told.drift)
         if prune:
             assert len(after) == sum(fields["count"] for fields in entries.values())
 

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life, readiness
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
@@ -432,6 +432,12 @@ def test_a_volume_that_cannot_be_made_ends_the_build(bworld: BootWorld) -> None:
     assert fault.message.endswith("And its status is error.") and volume.id in fault.message
     assert fault.remedy.startswith("NoValidBackend: ") and "CapacityFilter rejected s1@lvm#lvm" in fault.remedy
     assert fault.remedy.endswith("volume_list shows what became of volume %s." % volume.id)
+    with bworld.ledger.read() as tx:  # an earlier fault is not why a volume was detached
+        detached = errors.VolumeNotCreated(
+            volume_id=volume.id, seconds=0, attempts=1, volume_status="available", remedy="x"
+        )
+        readiness._add_causes(tx, [detached])
+    assert detached.remedy == "x"
     assert bworld.live_attachments() == []
     # room is found: the same boot makes it anew
     bworld.store(lvm=30)
