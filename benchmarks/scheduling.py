@@ -332,7 +332,7 @@ def ours(
     database_: Database, uuids: t.Sequence[str], chosen: list[Selection] | None = None, kind: Kind = PLAIN
 ) -> float:
     spec = kind.spec(uuids)
-    dedicated = DedicatedRequest.of(spec)
+    dedicated = DedicatedRequest.from_spec(spec)
     resources = ResourceRequest(memory_mb=1024, disk_gb=1, vcpus=1)
     started = time.perf_counter()
     with database_.ledger.write() as tx:

@@ -314,7 +314,7 @@ class Database:
         with self.ledger.read() as tx:
             volume_work.hosts_with_work(tx.for_run(mine))
             attachments.hosts_to_unexport(tx.for_run(mine))
-            volume_leases.left(tx.for_run(mine))
+            volume_leases.find_leftovers(tx.for_run(mine))
         with self.ledger.write() as tx:
             volume_work.begin(tx.for_run(mine), host_name(0))
 

@@ -3,8 +3,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes what follows from the declared settings: docs/variables.md, the names of all variables, the documentation fragments of the modules' options, and
-the options of roles that are settings. With --check nothing is written: files that differ are named.
+"""Writes what follows from the declared settings: docs/variables.md, the names of all variables, the documentation fragments of the modules' options, the
+options of roles that are settings, and what a role does by the kind of disks or connectors. With --check nothing is written: files that differ are named.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ A backend is an entry of `bootflow_storage_backends`: one volume group, or one t
 `HOST@NAME#VOLUME_BACKEND_NAME`.
 """
 FRAGMENTS = {
+    "image_selection": ("images", ("IMAGE_SELECTION",)),
     "instance_selection": ("selection", ("SELECTION",)),
     "ledger": ("run", ("LEDGER",)),
     "ledger_reader": ("run", ("READING",)),
@@ -216,6 +217,21 @@ def role_defaults(role: str) -> str:
     return text
 
 
+def role_kinds() -> str:
+    """What the role compute_host does by a kind of disks or connectors: the kinds say so."""
+    connectors = importlib.import_module("core.volumes.connectors.registry").CONNECTOR_TYPES
+    stores = importlib.import_module("core.disks.stores.registry").STORE_TYPES
+    rows = (
+        (
+            "compute_host_logs_in",
+            "compute_host_volume_attach",
+            [n for n, kind in connectors.items() if kind.host_logs_in],
+        ),
+        ("compute_host_needs_lvm", "compute_host_disk_backend", [n for n, kind in stores.items() if kind.needs_group]),
+    )
+    return "".join('%s: "{{ %s in %r }}"\n' % row for row in rows)
+
+
 def variable_names() -> str:
     quoted = ", ".join('"%s"' % name.removeprefix("bootflow_") for name in sorted(_settings("table").ALL))
     lines = textwrap.fill(quoted + ",", 120, initial_indent=" " * 8, subsequent_indent=" " * 8)
@@ -237,6 +253,8 @@ def files() -> dict[Path, str]:
         spec, defaults = (ROOT / "roles" / role / part for part in ("meta/argument_specs.yml", "defaults/main.yml"))
         found[spec] = between(spec, role_spec(role), 6)
         found[defaults] = between(defaults, role_defaults(role), 0)
+    kinds = ROOT / "roles" / "compute_host" / "vars" / "main.yml"
+    found[kinds] = between(kinds, role_kinds(), 0)
     for name, (module, tables) in FRAGMENTS.items():
         found[ROOT / "plugins" / "doc_fragments" / ("%s.py" % name)] = fragment(name, module, tables)
     return found

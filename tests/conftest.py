@@ -4,8 +4,8 @@
 
 """Runs the tests with the markers long and slow, and properties with all of their examples, in turns.
 
---turn 2/6 selects a sixth of them, by the hash of their names, and all others. Those with the marker rulebook have no turn: what they need is
-installed for a run of all tests only.
+--turn 2/6 selects a sixth of them, by the hash of their names, and all others; with --turn-all a sixth of all tests. Those with the marker rulebook
+have no turn: what they need is installed for a run of all tests only.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ IN_TURNS = ("long", "slow", "hypothesis")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--turn", metavar="TURN/TURNS", help="of the tests that take long, run one part of TURNS parts")
+    parser.addoption("--turn-all", action="store_true", help="likewise of all other tests")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -33,12 +34,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     rest = [
         item
         for item in items
-        if item.get_closest_marker("rulebook")
-        or (any(map(item.get_closest_marker, IN_TURNS)) and _turn(item, turns) != turn % turns)
+        if item.get_closest_marker("rulebook") or (_has_turn(config, item) and _turn(item, turns) != turn % turns)
     ]
     config.hook.pytest_deselected(items=rest)
     left_out = set(rest)
     items[:] = [item for item in items if item not in left_out]
+
+
+def _has_turn(config: pytest.Config, item: pytest.Item) -> bool:
+    return bool(config.getoption("--turn-all")) or any(map(item.get_closest_marker, IN_TURNS))
 
 
 def _turn(item: pytest.Item, turns: int) -> int:

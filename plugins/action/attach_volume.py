@@ -17,6 +17,7 @@ from ..module_utils.ledger.storage.attachments import Connector
 from ..plugin_utils.volumes import attached_volumes
 from ..plugin_utils.volumes.volume_changes import VolumeChange
 
+STAGES = ("clean", "begin", "undo", "finish")
 # What a host has is known from its last report.
 REPORT = " Then run bootflow.compute.heartbeat, so that the host reports it."
 
@@ -26,7 +27,6 @@ class ActionModule(VolumeChange):
     OPERATION = attach.ATTACH
     VERB, DONE = "attach", "Attached"
     UNCHANGED = "the volumes are attached as requested"
-    BEGUN = "bootflow_attaching"
     INCOMPLETE = errors.AttachFailed
 
     def begin(self, tx: Transaction, connector_of: Connectors, reach: attach.Reach) -> attach.Begun:

@@ -13,17 +13,7 @@ from ..module_utils.core.settings.selection import AUDIT
 from ..plugin_utils.audit.audit import Audit
 from ..plugin_utils.run.ledger_action import LedgerAction
 
-# As playbooks/audit.yml registers the results of the stages.
-AUDITING, INSPECTED, AUDITED = "bootflow_auditing", "bootflow_inspected", "bootflow_audited"
-STAGES = {
-    "begin": AUDITING,
-    "inspect": INSPECTED,
-    "repair": AUDITED,
-    "clean": "bootflow_cleaned",
-    "unexport": "bootflow_unexported",
-    "release": "",
-    "finish": "bootflow_audit_finished",
-}
+STAGES = ("begin", "inspect", "repair", "clean", "unexport", "release", "finish")
 
 
 class ActionModule(LedgerAction):
@@ -34,4 +24,4 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        return Audit(self, STAGES).run()
+        return Audit(self, "audit").run()

@@ -28,5 +28,9 @@ class ActionModule(LedgerAction):
         wanted = self.options["uuids"]
         if wanted == []:
             return {"changed": False, "admin_passwords": {}, "_ansible_no_log": True}
-        found = passwords.of_run(self, self.open_ledger(), wanted)
-        return {"changed": passwords.leave(self, found), "admin_passwords": found, "_ansible_no_log": True}
+        generated_passwords = passwords.of_run(self, self.open_ledger(), wanted)
+        return {
+            "changed": passwords.leave(self, generated_passwords),
+            "admin_passwords": generated_passwords,
+            "_ansible_no_log": True,
+        }

@@ -10,7 +10,7 @@ import functools
 import typing as t
 
 from ..module_utils.core.settings.apply import FOLLOW
-from ..module_utils.core.settings.request import REQUEST
+from ..module_utils.core.settings.request import CATALOGUE, REQUEST
 from ..module_utils.core.settings.run import RUN
 from ..module_utils.core.settings.scheduling import SCHEDULER
 from ..plugin_utils.boot.schedule import BootSchedule
@@ -32,6 +32,7 @@ class ActionModule(LedgerAction):
     ARGUMENTS = {
         **REQUEST.options(),
         **FOLLOW.options(),
+        **CATALOGUE.options("images"),
         "round": {"type": "int", "default": 1},
         "phase": {"type": "str", "choices": ["refresh", "schedule"], "default": "schedule"},
         **SCHEDULER.options(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..plugin_utils.operations.attachments import AttachmentsOfHost
+from ..plugin_utils.devices.attachments import AttachmentsOfHost
 from ..plugin_utils.run.ledger_action import LedgerAction
 
 

@@ -39,7 +39,7 @@ class ActionModule(LedgerAction):
                 "compute_unused",
                 {
                     **host_settings.libvirt_arguments(self),
-                    "instances_path": host_settings.of(self).instances_path,
+                    "instances_path": host_settings.read_current_host(self).instances_path,
                     "images": self.options["remove_unused_base_images"],
                     "networks": self.options["remove_unused_networks"] != "none",
                     "minimum_age": self.options["remove_unused_original_minimum_age_seconds"],
@@ -66,7 +66,7 @@ def _needed(tx: Transaction, host: str) -> tuple[set[str], set[str]]:
     """Return the images and the libvirt networks of the instances on the host, also of instances that it still builds."""
     uuids = [row.uuid for row in instances.on_hosts(tx, [host])]
     images = {d["image_id"] for disks in instances.disks_of(tx, uuids).values() for d in disks if d.get("image_id")}
-    return images, _on_host(n for its in ports.ports_of(tx, uuids).values() for _port, n in its)
+    return images, _on_host(n for port_list in ports.ports_of(tx, uuids).values() for _port, n in port_list)
 
 
 def _on_host(networks: t.Iterable[Network]) -> set[str]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..plugin_utils.operations.host_report import HostReport
 from ..plugin_utils.run.ledger_action import LedgerAction
 from ..plugin_utils.startup import preload
 from ..plugin_utils.transport import host_programs
+from ..plugin_utils.watch.host_report import HostReport
 
 preload.load(functools.partial(host_programs.make_ready, "bootflow.compute.compute_node_info"))
 

@@ -12,12 +12,13 @@ from ..module_utils.flows.instances import attach
 from ..module_utils.ledger.db.transaction import Transaction
 from ..plugin_utils.volumes.volume_changes import VolumeChange
 
+STAGES = ("begin", "undo", "finish")
+
 
 class ActionModule(VolumeChange):
     OPERATION = attach.DETACH
     VERB, DONE = "detach", "Detached"
     UNCHANGED = "no requested volume is attached"
-    BEGUN = "bootflow_detaching"
     INCOMPLETE = errors.DetachFailed
 
     def begin(self, tx: Transaction, connector_of: Connectors, reach: attach.Reach) -> attach.Begun:

@@ -17,6 +17,8 @@ from ..plugin_utils.apply.apply import Apply
 from ..plugin_utils.run.ledger_action import LedgerAction
 from ..plugin_utils.settings import boot_volume_settings, scheduler_settings
 
+STAGES = ("ask", "plan", "begin", "follow", "finish")
+
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
@@ -24,8 +26,7 @@ class ActionModule(LedgerAction):
         **SCHEDULER.options(),
         **boot_volume_settings.ARGUMENTS,
         **APPLY.options(),
-        "phase": {"type": "str", "choices": ["ask", "plan", "begin", "finish"], "default": "plan"},
-        "booted": {"type": "list", "elements": "str"},
+        "phase": {"type": "str", "choices": list(STAGES), "default": "plan"},
         **RUN.options("print_table"),
     }
 

@@ -10,13 +10,10 @@ import typing as t
 
 from ..module_utils.core.settings.run import RUN
 from ..module_utils.core.settings.selection import CONSOLE
-from ..plugin_utils.operations.console import Consoles
+from ..plugin_utils.devices.console import Consoles
 from ..plugin_utils.run.ledger_action import READS, RUN_LIMIT, LedgerAction
 
-# As playbooks/console.yml registers the results of the stages.
-CHOSEN = "bootflow_consoles_chosen"
-READ = "bootflow_consoles_read"
-STAGES = {"begin": CHOSEN, "work": READ, "finish": "bootflow_consoles"}
+STAGES = ("begin", "work", "finish")
 
 
 class ActionModule(LedgerAction):
@@ -29,4 +26,4 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        return Consoles(self, STAGES).run()
+        return Consoles(self, "instance_console").run()

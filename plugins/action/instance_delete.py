@@ -11,16 +11,12 @@ import typing as t
 
 from ..module_utils.core.settings.run import RUN
 from ..module_utils.core.settings.selection import DELETION, HOSTS, SELECTION
-from ..plugin_utils.operations.deletion import DELETE, FORCE_DELETE, RECLAIM, REMOVE, Deletion
+from ..plugin_utils.operations.deletion import DELETE, FORCE_DELETE, RECLAIM, Deletion
 from ..plugin_utils.run.ledger_action import RUN_LIMIT, LedgerAction
 from ..plugin_utils.startup import preload
 from ..plugin_utils.transport import host_programs
 
-# As playbooks/delete.yml registers the results of the stages. Of "removed" it needs none.
-DELETING = "bootflow_deleting"
-STAGES = {"begin": DELETING, "removed": "", "finish": "bootflow_deleted"}
-REMOVED = "bootflow_removed"  # the results of instance_remove
-
+STAGES = ("begin", "removed", "finish")
 
 preload.load(functools.partial(host_programs.make_ready, "bootflow.compute.instance_cleanup"))
 
@@ -37,4 +33,4 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        return Deletion(self, {**STAGES, REMOVE: REMOVED}).run()
+        return Deletion(self, "instance_delete").run()

@@ -15,20 +15,7 @@ from ..module_utils.core.settings.selection import DRAIN
 from ..plugin_utils.moves.drain import Drain
 from ..plugin_utils.run.ledger_action import LedgerAction
 
-# As playbooks/drain.yml registers the results of the stages.
-STAGES = {
-    "begin": "bootflow_drain_begun",
-    "ask": "bootflow_drain_asks",
-    "moved": "bootflow_drain_moved",
-    "finish": "bootflow_drained",
-}
-# As live_migrate.yml and move.yml register the results of the migrations.
-MIGRATIONS = {
-    "live_begun": "bootflow_live_begun",
-    "live_finished": "bootflow_live_finished",
-    "cold_begun": "bootflow_move_begun",
-    "cold_finished": "bootflow_move_finished",
-}
+STAGES = ("begin", "ask", "moved", "finish")
 
 
 class ActionModule(LedgerAction):
@@ -41,4 +28,4 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        return Drain(self, {**STAGES, **MIGRATIONS}).run()
+        return Drain(self, "instance_drain").run()

@@ -15,14 +15,7 @@ from ..module_utils.core.settings.selection import INSTANCES
 from ..plugin_utils.moves.evacuate import Evacuation
 from ..plugin_utils.run.ledger_action import LedgerAction
 
-# As playbooks/evacuate.yml registers the results of the stages.
-BEGUN, BUILT = "bootflow_evacuation_begun", "bootflow_evacuation_built"
-STAGES = {
-    "check": "bootflow_evacuation_checked",
-    "begin": BEGUN,
-    "build": BUILT,
-    "finish": "bootflow_evacuation_finished",
-}
+STAGES = ("check", "begin", "build", "finish")
 
 
 class ActionModule(LedgerAction):
@@ -35,4 +28,4 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        return Evacuation(self, STAGES).run()
+        return Evacuation(self, "instance_evacuate").run()

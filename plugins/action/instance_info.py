@@ -62,8 +62,8 @@ class ActionModule(LedgerAction):
             if o["details"]:
                 return views.details(tx, rows), self._unknown(tx, rows)
             if o["history"]:
-                found = [*rows, *self._deleted(tx, rows)]
-                return views.histories(tx, found), self._unknown(tx, found)
+                all_rows = [*rows, *self._deleted(tx, rows)]
+                return views.histories(tx, all_rows), self._unknown(tx, all_rows)
             shown = views.instance_views(tx, rows)
             if o["events"]:
                 for view in shown:
@@ -103,8 +103,12 @@ class ActionModule(LedgerAction):
         """The deleted ones of the instances that are named: by UUID, or the last of a name that none has now."""
         o = self.options
         uuids = [uuid for uuid in dict.fromkeys(o["uuids"] or ()) if uuid not in {r.uuid for r in living}]
-        found = [instances.any_of(tx, uuid) for uuid in uuids]
+        candidates = [instances.any_of(tx, uuid) for uuid in uuids]
         if o["uuids"] is None and o["reservation_ids"] is None and o["host"] is None:
-            taken = {r.display_name for r in living}
-            found += instances.last_deleted(tx, [n for n in o["names"] or () if n not in taken], o["project"])
-        return [r for r in found if r is not None and r.deleted != instances.LIVE and o["project"] in (None, r.project)]
+            living_names = {r.display_name for r in living}
+            candidates += instances.last_deleted(
+                tx, [n for n in o["names"] or () if n not in living_names], o["project"]
+            )
+        return [
+            r for r in candidates if r is not None and r.deleted != instances.LIVE and o["project"] in (None, r.project)
+        ]

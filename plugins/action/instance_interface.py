@@ -12,7 +12,7 @@ from ..module_utils.core.settings.request import CATALOGUE, QUOTA, REQUEST
 from ..module_utils.core.settings.run import RUN
 from ..module_utils.core.settings.selection import INTERFACES
 from ..module_utils.flows.instances.interfaces import ATTACH, DETACH
-from ..plugin_utils.operations.interfaces import InterfaceOperation
+from ..plugin_utils.devices.interfaces import InterfaceOperation
 from ..plugin_utils.run.ledger_action import LedgerAction
 
 
@@ -28,5 +28,4 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        stages = InterfaceOperation(self, ATTACH if self.options["operation"] == ATTACH.name else DETACH)
-        return {"begin": stages.begin, "work": stages.work_on_host, "finish": stages.finish}[self.options["phase"]]()
+        return InterfaceOperation(self, ATTACH if self.options["operation"] == ATTACH.name else DETACH).run()

@@ -15,8 +15,7 @@ from ..plugin_utils.moves.intervene import Intervention
 from ..plugin_utils.run.ledger_action import LedgerAction
 
 # As playbooks/live_migration_abort.yml and live_migration_force_complete.yml register the results of the stages.
-BEGUN, DONE = "bootflow_live_intervention", "bootflow_live_intervened"
-STAGES = {"begin": BEGUN, "work": DONE, "finish": "bootflow_live_intervention_finished"}
+STAGES = ("begin", "work", "finish")
 
 
 class ActionModule(LedgerAction):
@@ -28,4 +27,4 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        return Intervention(self, STAGES).run()
+        return Intervention(self, "instance_live_intervene").run()

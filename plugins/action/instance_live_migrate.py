@@ -16,22 +16,7 @@ from ..module_utils.core.settings.selection import INSTANCES
 from ..plugin_utils.moves.live import LiveMigration
 from ..plugin_utils.run.ledger_action import LedgerAction
 
-# As playbooks/live_migrate.yml registers the results of the stages.
-BEGUN, LOOKED, PREPARED = "bootflow_live_begun", "bootflow_live_looked", "bootflow_live_prepared"
-MIGRATED, SWITCHED = "bootflow_live_migrated", "bootflow_live_switched"
-SETTLED, CLEANED = "bootflow_live_settled", "bootflow_live_cleaned"
-STAGES = {
-    "check": "bootflow_live_checked",
-    "begin": BEGUN,
-    "again": BEGUN,
-    "look": LOOKED,
-    "prepare": PREPARED,
-    "migrate": MIGRATED,
-    "switch": SWITCHED,
-    "settle": SETTLED,
-    "clean": CLEANED,
-    "finish": "bootflow_live_finished",
-}
+STAGES = ("check", "begin", "again", "look", "prepare", "migrate", "switch", "settle", "clean", "finish")
 
 
 class ActionModule(LedgerAction):
@@ -45,4 +30,4 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        return LiveMigration(self, STAGES).run()
+        return LiveMigration(self, "instance_live_migrate").run()

@@ -39,8 +39,10 @@ class ActionModule(LedgerAction):
         changed = self.write(work)
         user = self.context().run.actor if self.locks else None
         after = {"locked_by": user, "locked_reason": (o["reason"] or None) if self.locks else None}
-        instances = [{**_of(r), **after} for r in changed.rows]
-        unchanged = [{**_of(r), "locked_by": r.locked_by, "locked_reason": r.locked_reason} for r in changed.unchanged]
+        instances = [{**_identity(r), **after} for r in changed.rows]
+        unchanged = [
+            {**_identity(r), "locked_by": r.locked_by, "locked_reason": r.locked_reason} for r in changed.unchanged
+        ]
         if o["print_table"]:
             tables.show(self._display, self._lines(instances, unchanged))
         return {
@@ -68,7 +70,7 @@ class ActionModule(LedgerAction):
         return [title, *tables.table(head, rows)]
 
 
-def _of(row: Instance) -> dict[str, t.Any]:
+def _identity(row: Instance) -> dict[str, t.Any]:
     return {"name": row.display_name, "uuid": row.uuid, "host": row.host}
 
 

@@ -16,21 +16,7 @@ from ..module_utils.core.settings.selection import MOVE
 from ..plugin_utils.moves.cold import OPERATION, ColdMove
 from ..plugin_utils.run.ledger_action import LedgerAction
 
-# As playbooks/move.yml registers the results of the stages.
-BEGUN, SWITCHED, WENT_BACK = "bootflow_move_begun", "bootflow_move_switched", "bootflow_move_went_back"
-DEPARTED, ARRIVED = "bootflow_move_departed", "bootflow_move_arrived"
-SETTLED, RETURNED = "bootflow_move_settled", "bootflow_move_returned"
-STAGES = {
-    "check": "bootflow_move_checked",
-    "begin": BEGUN,
-    "depart": DEPARTED,
-    "arrive": ARRIVED,
-    "switch": SWITCHED,
-    "settle": SETTLED,
-    "back": WENT_BACK,
-    "return": RETURNED,
-    "finish": "bootflow_move_finished",
-}
+STAGES = ("check", "begin", "depart", "arrive", "switch", "settle", "back", "return", "finish")
 
 
 class ActionModule(LedgerAction):
@@ -45,4 +31,4 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        return ColdMove(self, STAGES).run()
+        return ColdMove(self, "instance_move").run()

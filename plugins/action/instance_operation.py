@@ -19,6 +19,8 @@ from ..plugin_utils.run.ledger_action import RUN_LIMIT, LedgerAction
 from ..plugin_utils.startup import preload
 from ..plugin_utils.transport import host_programs
 
+SHELVES = ("shelve", "shelve_offload")  # have more stages
+
 preload.load(functools.partial(host_programs.make_ready, "bootflow.compute.domain_power"))
 
 
@@ -27,7 +29,22 @@ class ActionModule(LedgerAction):
         **OPERATION.options(),
         **FOLLOW.options(),
         **REQUEST.options("quotas"),
-        "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
+        "phase": {
+            "type": "str",
+            "choices": [
+                "begin",
+                "freeze",
+                "release",
+                "work",
+                "store",
+                "settle",
+                "shelved",
+                "offload",
+                "offloaded",
+                "finish",
+            ],
+            "default": "begin",
+        },
         "open_ledger": {"type": "bool", "default": False},
         "ask": {"type": "bool", "default": False},
         **RUN_LIMIT,
@@ -35,5 +52,9 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        stages = InstanceOperation(self, find(self.options["operation"], self.options["reboot_type"]))
-        return {"begin": stages.begin, "work": stages.work_on_host, "finish": stages.finish}[self.options["phase"]]()
+        operation = find(self.options["operation"], self.options["reboot_type"])
+        if operation.name in SHELVES:
+            from ..plugin_utils.operations.shelving import Shelving
+
+            return Shelving(self, operation).run()
+        return InstanceOperation(self, operation).run()

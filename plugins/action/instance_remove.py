@@ -13,10 +13,12 @@ from ..module_utils.flows.instances import delete
 from ..module_utils.ledger.compute import history
 from ..module_utils.ledger.db.transaction import Transaction
 from ..plugin_utils.operations.cleaning import clean_host
+from ..plugin_utils.operations.deletion import REMOVE
 from ..plugin_utils.run import host_settings
 from ..plugin_utils.run.lease import lease_kept
 from ..plugin_utils.run.ledger_action import LedgerAction
 from ..plugin_utils.run.results import item_errors
+from ..plugin_utils.run.stage_results import StageResults
 
 
 class ActionModule(LedgerAction):
@@ -27,22 +29,24 @@ class ActionModule(LedgerAction):
         ledger = self.open_ledger()
         todo, to_power_off = ledger.inspect(_todo, host)
         if not todo and not to_power_off:
-            return {"changed": False, "removed": []}
+            return {"changed": False}
         with lease_kept(self):
-            problems, parts, _kept = clean_host(self, todo)
+            problems, parts, _preexisting_uuids = clean_host(self, todo)
             powered_off = self._power_off(to_power_off) if to_power_off else {}
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
         journalled = ledger.transact(delete.journal_unexpected, host, problems) if problems else []
         for uuid, problem in sorted(problems.items()):
             self._display.warning("Could not remove instance %s from %s: %s" % (uuid, host, problem.message))
-        return {
-            "changed": bool(done) or bool(powered_off),
+        changed = bool(done) or bool(powered_off)
+        removed = {
             "removed": done,
             "parts": {u: parts[u] for u in done if u in parts},
             "powered_off": powered_off,
             "problems": {u: p.as_dict() for u, p in problems.items()},
             "journalled": journalled,
         }
+        StageResults(self, "instance_delete").leave(REMOVE, host, removed)
+        return {"changed": changed}
 
     def _power_off(self, domains: list[dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
         """Take the power of these guests. Returns uuid -> {power_state, error}."""

@@ -26,8 +26,8 @@ class ActionModule(LedgerAction):
         o = self.options
         selection = Selection.from_options(o)
         done = self.write(lambda tx: reset_state.reset(tx, selection, o["state"], o["quotas"]))
-        instances = [{**_of(r), "vm_state": o["state"]} for r in done.rows]
-        unchanged = [{**_of(r), "vm_state": r.vm_state} for r in done.unchanged]
+        instances = [{**_identity(r), "vm_state": o["state"]} for r in done.rows]
+        unchanged = [{**_identity(r), "vm_state": r.vm_state} for r in done.unchanged]
         if o["print_table"]:
             tables.show(self._display, self._lines(done))
         return {
@@ -51,7 +51,7 @@ class ActionModule(LedgerAction):
         return [title, *tables.table(("INSTANCE", "UUID", "HOST", "VM_STATE", "NOTE"), rows)]
 
 
-def _of(row: Instance) -> dict[str, t.Any]:
+def _identity(row: Instance) -> dict[str, t.Any]:
     return {"name": row.display_name, "uuid": row.uuid, "host": row.host, "before": row.vm_state}
 
 

@@ -27,17 +27,17 @@ class ActionModule(LedgerAction):
         is_root = os.geteuid() == 0
         by_sudo = first_folder.becomes_root(hosts, o["init_user"], is_root)
         wanted = first_folder.files(folder, hosts, o["init_user"], self._public_key(o["init_public_key"]), is_root)
-        there = [path for path in wanted if os.path.lexists(os.path.join(folder, path))]
-        new = {path: text for path, text in wanted.items() if path not in there}
+        existing_paths = [path for path in wanted if os.path.lexists(os.path.join(folder, path))]
+        new = {path: text for path, text in wanted.items() if path not in existing_paths}
         if not self.check_mode:
             self._write(folder, new)
         if o["print_table"]:
-            tables.show(self._display, self._lines(folder, list(new), there, by_sudo))
+            tables.show(self._display, self._lines(folder, list(new), existing_paths, by_sudo))
         return {
             "changed": bool(new),
             "folder": folder,
             "created": list(new),
-            "kept": there,
+            "kept": existing_paths,
             "diff": [
                 {"before": "", "after": text, "before_header": path, "after_header": os.path.join(folder, path)}
                 for path, text in new.items()
@@ -78,10 +78,10 @@ class ActionModule(LedgerAction):
                     remedy="Set bootflow_init_dir to a folder that this user may write.",
                 ) from None
 
-    def _lines(self, folder: str, new: t.Sequence[str], there: t.Sequence[str], by_sudo: bool) -> list[str]:
+    def _lines(self, folder: str, new: t.Sequence[str], existing_paths: t.Sequence[str], by_sudo: bool) -> list[str]:
         verb = "Would write" if self.check_mode else "Wrote"
         lines = ["%s into %s: %s" % (verb, folder, ", ".join(new))] if new else []
-        lines += ["Left as they are in %s: %s" % (folder, ", ".join(there))] if there else []
+        lines += ["Left as they are in %s: %s" % (folder, ", ".join(existing_paths))] if existing_paths else []
         if self.check_mode:
             return lines
         return [

@@ -61,12 +61,12 @@ class ActionModule(LedgerAction):
         days = self.options["history_retention_days"]
         before = purge.cutoff(time.time(), days)
         if before is None:
-            kept = (
+            message = (
                 "Nothing is purged from the ledger %s: bootflow_history_retention_days is 0, which keeps history for ever."
                 % self.options["ledger_url"]
             )
-            self._show([kept])
-            return {"changed": False, "purged": {}, "msg": kept}
+            self._show([message])
+            return {"changed": False, "purged": {}, "msg": message}
         ledger = self.open_ledger()
         try:
             counts = ledger.inspect(purge.plan, before) if self.check_mode else purge.purge(ledger, before)

@@ -9,22 +9,10 @@ from __future__ import annotations
 import typing as t
 
 from ..module_utils.core.settings.run import RUN
-from ..plugin_utils.operations.power_sync import START, STOP, PowerSync
 from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.watch.power_sync import PowerSync
 
-# As playbooks/power_sync.yml registers the results of the stages.
-BEGUN, ASKED, OTHERS = "bootflow_power_begun", "bootflow_power_asked", "bootflow_power_others"
-SYNCED = "bootflow_operation_begun"  # instance_operation reads it
-STAGES = {
-    "begin": BEGUN,
-    "ask": ASKED,
-    "others": OTHERS,
-    "sync": SYNCED,
-    "resume": SYNCED,
-    "finish": "bootflow_power_synced",
-}
-# The results of instance_operation.
-OPERATED, RESUMED = "bootflow_operated", "bootflow_resumed"
+STAGES = ("begin", "ask", "others", "sync", "resume", "finish")
 
 
 class ActionModule(LedgerAction):
@@ -34,4 +22,4 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        return PowerSync(self, {**STAGES, STOP: OPERATED, START: RESUMED}).run()
+        return PowerSync(self, "power_sync").run()

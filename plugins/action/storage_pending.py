@@ -16,10 +16,10 @@ from ..plugin_utils.run.ledger_action import LedgerAction
 class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
-            return {"changed": False, "hosts": [], "missing": []}
-        found = self.open_ledger().inspect(work.hosts_with_work)
-        hosts = reachable(self, found)
-        missing = sorted(set(found) - set(hosts))
+            return {"changed": False, "storage": [], "missing": []}
+        hosts_with_work = self.open_ledger().inspect(work.hosts_with_work)
+        hosts = reachable(self, hosts_with_work)
+        missing = sorted(set(hosts_with_work) - set(hosts))
         if missing:
             self._display.warning("Storage hosts with pending work are not in the inventory: %s" % ", ".join(missing))
-        return {"changed": False, "hosts": hosts, "missing": missing}
+        return {"changed": False, "storage": hosts, "missing": missing}

@@ -11,12 +11,19 @@ import typing as t
 from ..module_utils.core import errors
 from ..module_utils.ledger.storage import backends
 from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.stage_results import StageResults
 from ..plugin_utils.settings import storage_settings
 from ..plugin_utils.volumes import storage_reports
 
 
 class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
+        report = self._report()
+        if self.check_mode:  # otherwise the ledger has it
+            StageResults(self, "storage_report").leave("report", self.task_vars["inventory_hostname"], report)
+        return report
+
+    def _report(self) -> dict[str, t.Any]:
         host = self.task_vars["inventory_hostname"]
         configurations = storage_settings.of_host(self, host)
         ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
@@ -29,11 +36,13 @@ class ActionModule(LedgerAction):
             self._display.warning("%s did not report and is left out: %s" % (host, e.message))
             return {"changed": False, "reported": False, "error": e.as_dict()}
         reported = [storage_reports.backend_data(c, facts.get(c["name"])) for c in configurations]
-        for each in reported:
-            if each["error"]:
-                self._display.warning("%s is left out: %s" % (each["pool_host"], each["error"]["message"]))
+        for report in reported:
+            if report["error"]:
+                self._display.warning("%s is left out: %s" % (report["pool_host"], report["error"]["message"]))
         if not self.check_mode:
-            there = {name: (found or {}).get("volumes") or () for name, found in facts.items()}
-            reports = [storage_reports.report_of(each, there.get(each["name"], ())) for each in reported]
+            volumes_by_backend = {name: (answer or {}).get("volumes") or () for name, answer in facts.items()}
+            reports = [
+                storage_reports.report_of(report, volumes_by_backend.get(report["name"], ())) for report in reported
+            ]
             ledger.transact(backends.record_report, host, reports)
         return {"changed": False, "reported": True, "backends": reported}

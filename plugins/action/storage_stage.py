@@ -69,7 +69,7 @@ class ActionModule(LedgerAction):
                 problem = results[work.backend].error
                 if problem is not None:
                     self._display.warning("%s, backend %s: %s" % (self.host, work.backend, problem.message))
-            if not finished.lost:
+            if not finished.lost_items:
                 return
 
     def _make_exports(self) -> None:

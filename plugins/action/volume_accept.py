@@ -17,7 +17,7 @@ from ..module_utils.ledger.db.transaction import Transaction
 from ..module_utils.ledger.storage import backends, volumes
 from ..plugin_utils.run import host_settings, inventory_hosts, tables
 from ..plugin_utils.run.ledger_action import LedgerAction
-from ..plugin_utils.settings import storage_settings, volume_settings
+from ..plugin_utils.settings import ledger_images, storage_settings, volume_settings
 
 
 class ActionModule(LedgerAction):
@@ -31,7 +31,8 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         volume_settings.check(self)
-        settings = volume_settings.of(self.options)
+        stored = ledger_images.images_of(self)
+        settings = volume_settings.read_options(self.options, stored)
         configurations = volume_settings.configurations(self)
         hosts = storage_settings.storage_hosts(self)
 
@@ -48,9 +49,11 @@ class ActionModule(LedgerAction):
             problems.raise_if_any()
             if not accepted.changed:
                 return accepted, []
+            made = volumes.select(tx, ids=accepted.created)
+            ledger_images.check_active(tx, stored, [r.image_id for r in made if r.image_id])
             begun = {volumes.host_of(r.pool_host) for r in volumes.select(tx, ids=accepted.resumed) if r.pool_host}
-            there = inventory_hosts.reachable(self, sorted(begun))
-            inventory_hosts.refuse_left_out(there, self.within_limit(there))
+            reachable_hosts = inventory_hosts.reachable(self, sorted(begun))
+            inventory_hosts.refuse_left_out(reachable_hosts, self.within_limit(reachable_hosts))
             return accepted, backends.stale_hosts(tx, hosts, host_settings.facts_age(self.options))
 
         if not self.check_mode:  # apart: it locks backends, and accept locks projects first
@@ -66,5 +69,6 @@ class ActionModule(LedgerAction):
             "created": accepted.created,
             "resumed": accepted.resumed,
             "unchanged": accepted.unchanged,
-            "stale_hosts": stale,
+            "ask": stale,
+            "again": accepted.changed,
         }

@@ -21,12 +21,14 @@ from ..plugin_utils.run.results import diff, outcome
 from ..plugin_utils.settings import variable_names
 from ..plugin_utils.volumes import volume_texts
 
+STAGES = ("begin", "finish")
+
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **VOLUME_SELECTION.options(),
         **VOLUME_DELETION.options(),
-        "phase": {"type": "str", "choices": ["begin", "finish"], "default": "begin"},
+        "phase": {"type": "str", "choices": list(STAGES), "default": "begin"},
         **RUN.options("print_table"),
     }
 
@@ -49,23 +51,25 @@ class ActionModule(LedgerAction):
         def begin(tx: Transaction) -> tuple[VolumeDeleting, dict[str, list[str]]]:
             if o["unmanage"]:
                 return delete.unmanage(tx, inventory_hosts.all_of(self), **chosen), {}
-            found = delete.begin(tx, **chosen)
-            inventory_hosts.in_inventory(self, found.hosts)
+            deletion = delete.begin(tx, **chosen)
+            inventory_hosts.in_inventory(self, deletion.hosts)
             theirs: dict[str, list[str]] = {}
-            for row in snapshot_rows.select(tx, volume_ids=[r.id for r in found.rows]) if found.rows else ():
+            for row in snapshot_rows.select(tx, volume_ids=[r.id for r in deletion.rows]) if deletion.rows else ():
                 theirs.setdefault(row.volume_id, []).append(row.name or row.id)
-            return found, theirs
+            return deletion, theirs
 
-        found, snapshots = self.write(begin)
+        deletion, snapshots = self.write(begin)
         named: list[dict[str, t.Any]] = [
-            {"name": r.name or "", "id": r.id, "pool_host": r.pool_host} for r in found.rows
+            {"name": r.name or "", "id": r.id, "pool_host": r.pool_host} for r in deletion.rows
         ]
-        named += [{"name": g.get("name") or "", "id": g["id"], "pool_host": g.get("pool_host")} for g in found.gone]
-        for each in named:
-            each["snapshots"] = snapshots.get(each["id"], [])
+        named += [
+            {"name": g.get("name") or "", "id": g["id"], "pool_host": g.get("pool_host")} for g in deletion.without_host
+        ]
+        for volume in named:
+            volume["snapshots"] = snapshots.get(volume["id"], [])
         before = "".join(_line(n) + "\n" for n in named)
-        there = {n["name"] for n in named} | {n["id"] for n in named}
-        unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - there)
+        known_words = {n["name"] for n in named} | {n["id"] for n in named}
+        unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - known_words)
         lines = ["There is no volume with this name: %s" % ", ".join(unknown)] if unknown else []
         if self.check_mode:
             lines = [
@@ -79,19 +83,24 @@ class ActionModule(LedgerAction):
             "changed": bool(named),
             "volumes": named,
             "not_found": unknown,
-            "hosts": [] if self.check_mode else found.hosts,
+            "storage": [] if self.check_mode else deletion.hosts,
             "diff": diff("volumes", before, ""),
         }
 
     def _finish(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True}
-        gone, left = self.open_ledger().transact(delete.finish)
+        deleted_volumes, remaining = self.open_ledger().transact(delete.finish)
         if self.options["print_table"]:
             word = "Unmanaged" if self.options["unmanage"] else "Deleted"
-            tables.show(self._display, ["%s: %s" % (word, ", ".join(g["name"] or g["id"] for g in gone) or "nothing")])
-        error = errors.VolumeDeleteIncomplete([volume_texts.failed_item(v) for v in left], len(gone) + len(left))
-        return outcome(error, changed=bool(gone), deleted=gone, left=left)
+            tables.show(
+                self._display,
+                ["%s: %s" % (word, ", ".join(g["name"] or g["id"] for g in deleted_volumes) or "nothing")],
+            )
+        error = errors.VolumeDeleteIncomplete(
+            [volume_texts.failed_item(v) for v in remaining], len(deleted_volumes) + len(remaining)
+        )
+        return outcome(error, changed=bool(deleted_volumes), deleted=deleted_volumes, left=remaining)
 
 
 def _line(volume: t.Mapping[str, t.Any]) -> str:

@@ -13,13 +13,15 @@ from ..module_utils.core.settings.volumes import VOLUME, VOLUME_SCHEDULER, VOLUM
 from ..plugin_utils.run.ledger_action import LedgerAction
 from ..plugin_utils.volumes.volume_extend import extend_volumes
 
+STAGES = ("select", "begin")
+
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **VOLUME_WORK.options("volumes"),
         **VOLUME.options(),
         **VOLUME_SCHEDULER.options(),
-        "phase": {"type": "str", "choices": ["select", "begin"], "default": "begin"},
+        "phase": {"type": "str", "choices": list(STAGES), "default": "begin"},
         **RUN.options("facts_max_age"),
         **RUN.options("print_table"),
     }

@@ -39,22 +39,22 @@ class ActionModule(LedgerAction):
             return {"changed": False, "volumes": [], "snapshots": [], "backends": []}
 
         def read(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-            found = volume_views.volumes(tx, ids=o["volume_ids"], names=o["volume_names"], project=o["project"])
-            ids = {v["id"] for v in found}
+            views = volume_views.volumes(tx, ids=o["volume_ids"], names=o["volume_names"], project=o["project"])
+            ids = {v["id"] for v in views}
             if o["events"]:
                 journals = volume_history.events_of(tx, ids)
-                for volume in found:
+                for volume in views:
                     volume["events"] = journals[volume["id"]]
             snapshots = [s for s in volume_views.snapshots(tx, project=o["project"]) if s["volume_id"] in ids]
-            return found, snapshots, volume_views.backends(tx)
+            return views, snapshots, volume_views.backends(tx)
 
         volumes, snapshots, backends = ledger.inspect(read)
         if o["print_table"]:
             lines = volume_texts.volume_table(volumes) if volumes else []
             if not volumes and o["volume_names"] != []:  # an empty list asks for the backends alone
                 lines = ["No volumes in the ledger %s." % o["ledger_url"]]
-            there = {v["name"] for v in volumes} | {v["id"] for v in volumes}
-            unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - there)
+            known_words = {v["name"] for v in volumes} | {v["id"] for v in volumes}
+            unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - known_words)
             if unknown:
                 lines.append("There is no volume with this name: %s" % ", ".join(unknown))
             if snapshots:

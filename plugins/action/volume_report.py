@@ -17,14 +17,13 @@ from ..module_utils.flows.volumes import schedule
 from ..module_utils.flows.volumes.extend import FormerSize, former_sizes
 from ..module_utils.ledger.db.transaction import Transaction
 from ..module_utils.ledger.storage import volume_views
-from ..plugin_utils.run import host_variables, tables
+from ..plugin_utils.run import tables
 from ..plugin_utils.run.ledger_action import LedgerAction
 from ..plugin_utils.run.results import outcome
+from ..plugin_utils.run.stage_results import StageResults
 from ..plugin_utils.settings import volume_settings
 from ..plugin_utils.volumes import volume_texts
 
-# What compute_attachments registers on each host.
-GROWN = "bootflow_volumes_grown"
 # What a volume is in that nothing is wrong with.
 GOOD = (states.AVAILABLE, states.IN_USE, states.RESERVED, states.ATTACHING, states.DETACHING)
 
@@ -61,19 +60,20 @@ class ActionModule(LedgerAction):
     def _small(self, shown: t.Sequence[t.Mapping[str, t.Any]], small: t.Sequence[FormerSize]) -> list[errors.Item]:
         """Return the volumes that were extended, but not for their guests, with the reasons that their hosts gave in this run."""
         hosts = sorted({s.host for s in small if s.host})
-        said = host_variables.results(self.task_vars["hostvars"], hosts, GROWN) if hosts else {}
+        results = StageResults(self, "compute_attachments")
+        answers = {host: results.read("work", host) or {} for host in hosts}
         names = {v["id"]: v["name"] or v["id"] for v in shown}
         items = []
-        for each in small:
-            why = ((said.get(each.host or "") or {}).get("problems") or {}).get(each.volume_id)
-            if not why or not each.ends_at_start(why["code"]):
-                state = "the guest of %s has the former size" % each.instance
-                name = names[each.volume_id]
-                items.append(errors.failed_item(name, each.volume_id, why, host=each.host, state=state))
+        for attachment in small:
+            why = answers.get(attachment.host or "", {}).get("problems", {}).get(attachment.volume_id)
+            if not why or not attachment.ends_at_start(why["code"]):
+                state = "the guest of %s has the former size" % attachment.instance
+                name = names[attachment.volume_id]
+                items.append(errors.failed_item(name, attachment.volume_id, why, host=attachment.host, state=state))
         return items
 
 
 def _names(entries: t.Iterable[t.Any]) -> list[str]:
     """The names of entries as volume_accept has read them."""
-    found = [e.get("name") or e.get("display_name") for e in entries if isinstance(e, t.Mapping)]
-    return [str(name) for name in found if name]
+    names = [e.get("name") or e.get("display_name") for e in entries if isinstance(e, t.Mapping)]
+    return [str(name) for name in names if name]

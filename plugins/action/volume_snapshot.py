@@ -23,12 +23,14 @@ from ..plugin_utils.run.results import diff, outcome
 from ..plugin_utils.settings import volume_settings
 from ..plugin_utils.volumes import storage_reports, volume_texts
 
+STAGES = ("select", "begin", "finish")
+
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **VOLUME_WORK.options("snapshots"),
         **VOLUME.options(),
-        "phase": {"type": "str", "choices": ["select", "begin", "finish"], "default": "begin"},
+        "phase": {"type": "str", "choices": list(STAGES), "default": "begin"},
         **RUN.options("facts_max_age"),
         **RUN.options("print_table"),
     }
@@ -36,7 +38,7 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         if self.options["phase"] == "select":
             stale = storage_reports.stale_hosts_of(self, self._of_new_ones)
-            return {"changed": False, "stale_hosts": stale}
+            return {"changed": False, "ask": stale}
         return self._begin() if self.options["phase"] == "begin" else self._finish()
 
     def _of_new_ones(self, tx: Transaction) -> list[VolumeRow]:
@@ -46,21 +48,25 @@ class ActionModule(LedgerAction):
         for entry in self.options["snapshots"]:
             if isinstance(entry, t.Mapping) and entry.get("volume") and entry.get("state", "present") == "present":
                 wanted[str(entry.get("name"))] = str(entry["volume"])
-        there = snapshot_rows.find(tx, list(wanted), project)
-        words = [w for name, w in wanted.items() if name not in there or there[name].status != states.AVAILABLE]
+        existing_rows = snapshot_rows.find(tx, list(wanted), project)
+        words = [
+            w
+            for name, w in wanted.items()
+            if name not in existing_rows or existing_rows[name].status != states.AVAILABLE
+        ]
         return list(volumes.find(tx, words, project).values())
 
     def _begin(self) -> dict[str, t.Any]:
         o = self.options
-        settings = volume_settings.of(o)
+        settings = volume_settings.read_options(o)
         reports = storage_reports.of_this_run(self) if self.check_mode else ()
 
         def begin(tx: Transaction) -> tuple[snapshots.SnapshotsBegun, dict[str, str]]:
             storage_reports.rehearse(tx, reports)
-            found = snapshots.begin(tx, o["snapshots"], settings)
-            inventory_hosts.in_inventory(self, found.hosts)
-            ids = [*found.created, *found.resumed, *found.deleting]
-            return found, {v["id"]: _line(v) for v in (volume_views.snapshots(tx, ids=ids) if ids else ())}
+            begun = snapshots.begin(tx, o["snapshots"], settings)
+            inventory_hosts.in_inventory(self, begun.hosts)
+            ids = [*begun.created, *begun.resumed, *begun.deleting]
+            return begun, {v["id"]: _line(v) for v in (volume_views.snapshots(tx, ids=ids) if ids else ())}
 
         with volume_settings.told_in_order():
             begun, lines = self.write(begin, collisions=3)
@@ -77,7 +83,7 @@ class ActionModule(LedgerAction):
             "resumed": begun.resumed,
             "deleting": begun.deleting,
             "unchanged": begun.unchanged,
-            "hosts": [] if self.check_mode else begun.hosts,
+            "storage": [] if self.check_mode else begun.hosts,
             "diff": diff(
                 "snapshots",
                 "".join(lines[i] + "\n" for i in begun.deleting),
@@ -91,9 +97,9 @@ class ActionModule(LedgerAction):
         ended = self.open_ledger().transact(snapshots.finish)
         if self.options["print_table"] and (ended["done"] or ended["left"]):
             tables.show(self._display, volume_texts.snapshot_table(ended["done"] + ended["left"]))
-        done, left = ended["done"], ended["left"]
-        error = errors.SnapshotFailed([volume_texts.failed_item(v) for v in left], len(done) + len(left))
-        return outcome(error, changed=bool(done), snapshots=done, left=left)
+        done, remaining = ended["done"], ended["left"]
+        error = errors.SnapshotFailed([volume_texts.failed_item(v) for v in remaining], len(done) + len(remaining))
+        return outcome(error, changed=bool(done), snapshots=done, left=remaining)
 
 
 def _line(view: t.Mapping[str, t.Any]) -> str:

@@ -151,14 +151,14 @@ class CallbackModule(Default):
         super().v2_on_file_diff(result)
 
     def v2_runner_on_failed(self, result: t.Any, ignore_errors: bool = False) -> None:
-        found = result.result
-        if self._display.verbosity or "error_code" not in found:
+        answer = result.result
+        if self._display.verbosity or "error_code" not in answer:
             super().v2_runner_on_failed(result, ignore_errors)
             return
         if self._last_task_banner != result.task._uuid and not playbook_of_this_run.in_playbooks(result.task):
             self._print_task_banner(result.task)
-        self._handle_warnings(found)
-        text = "fatal: [%s]: %s" % (self.host_label(result), found.get("msg") or found["error_code"])
+        self._handle_warnings(answer)
+        text = "fatal: [%s]: %s" % (self.host_label(result), answer.get("msg") or answer["error_code"])
         self._display.display(text, color=constants.COLOR_ERROR, stderr=self.get_option("display_failed_stderr"))
         if ignore_errors:
             self._display.display("...ignoring", color=constants.COLOR_SKIP)

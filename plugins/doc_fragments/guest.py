@@ -150,6 +150,13 @@ options:
             cleanup that was due before.
         type: float
         default: 0.0
+      replacement:
+        description:
+          - The only one of O(instances[].disks), C(disk) of an image, is made as a replacement of the one that the instance has, in the same store and of the
+            same size.
+          - M(bootflow.compute.instance_disks_revert) exchanges them.
+        type: bool
+        default: false
       disks:
         description: Its disks.
         type: list

@@ -20,7 +20,7 @@ options:
   phase:
     description:
       - V(begin) before the hosts work, V(finish) afterwards, which fails when something is left.
-      - V(undo) in between releases volumes that could not be attached, and names the storage hosts with exports to remove in RV(storage_hosts).
+      - V(undo) in between releases volumes that could not be attached, and names the storage hosts with exports to remove in RV(storage).
       - V(clean) before all of it takes over what an earlier run could not end of these volumes since a host did not answer, and names these hosts.
     type: str
     choices: [clean, begin, undo, finish]
@@ -89,7 +89,7 @@ options:
 options:
   facts_max_age:
     description:
-      - Storage hosts whose last report is older than this many seconds are listed in RV(stale_hosts).
+      - Storage hosts whose last report is older than this many seconds are listed in RV(ask).
       - Read from the variable C(bootflow_facts_max_age), else 300.
     type: int
 """

@@ -267,17 +267,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         own = LEDGER.options()
         arguments = {**own, **READING.options(), "service_down_time": SCHEDULER.options()["service_down_time"]}
         given = {name: self._text(self.get_option(name)) for name in arguments}
-        found = read_settings(arguments, given, (self._vars or {}).get)
-        settings = {n[len("ledger_") :]: found[n] for n in own if n != "ledger_url"}
+        values = read_settings(arguments, given, (self._vars or {}).get)
+        settings = {n[len("ledger_") :]: values[n] for n in own if n != "ledger_url"}
         address = LedgerAddress(
-            url=normalise_url(found["ledger_url"]), application_name="bootflow inventory", **settings
+            url=normalise_url(values["ledger_url"]), application_name="bootflow inventory", **settings
         )
         address.check()
         try:
-            if found["ledger_read_url"] is None:
+            if values["ledger_read_url"] is None:
                 ledger = database.open_ledger(address, tell=self.display.warning)
             else:
-                ledger = replica.open_reader(address, found["ledger_read_url"], self.display.warning)
+                ledger = replica.open_reader(address, values["ledger_read_url"], self.display.warning)
         except errors.LedgerMissing as e:
             self.display.warning("No instances. %s." % e.message.rstrip("."))
             return {"instances": [], "fleet": [], "compute_hosts": [], "storage_hosts": {}}
@@ -286,7 +286,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         run = this_run.identify(os.getpid(), this_run.controller_name(), "")
         try:
             reader = ledger.for_run(Context(run=run, request_id="req-%s" % run.id))
-            return reader.inspect(self._read_all, found["service_down_time"])
+            return reader.inspect(self._read_all, values["service_down_time"])
         finally:
             ledger.close()
 
@@ -331,7 +331,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
 
     # --- the inventory ----------------------------------------------------------------------------------------------
 
-    def _add_instances(self, found: t.Sequence[Data], fleet: t.Sequence[str]) -> None:
+    def _add_instances(self, instance_views: t.Sequence[Data], fleet: t.Sequence[str]) -> None:
         """:arg fleet: compute and storage hosts, which another inventory that is read later may add."""
         group = self.inventory.add_group(self.get_option("group"))
         # What may be named so although no inventory of this run has it: this controller, and the fleet.
@@ -339,7 +339,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         known = near | self._others.names() | {fold(name) for name in (group, *(self.get_option("groups") or ()))}
         no_groups = near | self._others.names_closed_to_guests() | {fold(group)}
         named: dict[str, list[Data]] = {}
-        for view in found:
+        for view in instance_views:
             named.setdefault(self._name(view), []).append(view)
         nowhere = []
         for name, same in named.items():

@@ -33,11 +33,11 @@ attributes:
 options:
   phase:
     description:
-      - V(begin), on the controller, returns the RV(hosts) to inspect.
-      - V(inspect), on each of them, collects the facts. Register the result as I(bootflow_inspected).
-      - V(repair), on the controller, compares, repairs the ledger and returns the RV(hosts) to clean. Register the result as I(bootflow_audited).
+      - V(begin), on the controller, returns the RV(compute) hosts to inspect.
+      - V(inspect), on each of them, collects the facts.
+      - V(repair), on the controller, compares, repairs the ledger and returns the RV(compute) hosts to clean.
       - V(clean), on each of those, removes what dead runs left and releases their claims, and restores DHCP reservations of guests.
-      - V(unexport), on each of RV(target_hosts), removes unowned targets after V(clean) ended their sessions.
+      - V(unexport), on each of RV(storage), removes unowned targets after V(clean) ended their sessions.
       - V(release), on the controller, releases the volumes that were reserved during V(clean) and V(unexport) so that no other run attached them.
       - V(finish), on the controller, completes deletions whose run died.
     type: str
@@ -75,46 +75,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-hosts:
-  description: The hosts to inspect (V(begin)) or to clean (V(repair)).
+compute:
+  description: Compute hosts of the next play.
   type: list
   elements: str
   returned: phases begin and repair
-iqn_prefixes:
-  description: Prefixes of the names of volume targets.
+storage:
+  description: Storage hosts of the next play.
   type: list
   elements: str
-  returned: phase begin
-known_targets:
-  description: The targets that each compute host should have.
-  type: dict
-  returned: phase begin
-inspected:
-  description: Whether the host answered.
-  type: bool
-  returned: phase inspect, on compute hosts
-iscsi:
-  description: Sessions and secrets of the host, as M(bootflow.compute.compute_node_info) returns them.
-  type: dict
-  returned: phase inspect, on compute hosts that answered
-storage:
-  description:
-    - Facts of a storage host, with C(inspected), C(error) if it did not answer, C(began_at), C(backends) (with their logical volumes) and C(targets), both as
-      M(bootflow.compute.storage_backend_info) returns them.
-  type: dict
-  returned: phase inspect, on storage hosts
-began_at:
-  description: When the inspection began, in seconds since the epoch.
-  type: float
-  returned: phase inspect, when it answered
-compute_node:
-  description: The facts, as M(bootflow.compute.compute_node_info) returns them.
-  type: dict
-  returned: phase inspect, when it answered
-configuration:
-  description: The host's settings from the inventory.
-  type: dict
-  returned: phase inspect, when it answered
+  returned: phase repair
 findings:
   description: All differences; in check mode the plan.
   type: list
@@ -172,11 +142,6 @@ todo:
   description: What to clean up on each host, as C(builds), C(deleting) and C(leftovers).
   type: dict
   returned: phase repair
-target_hosts:
-  description: Storage hosts with targets to remove.
-  type: list
-  elements: str
-  returned: phase repair
 ends:
   description: What to clean up on each host that belongs to no attachment, as C(sessions), C(secrets) and C(targets).
   type: dict
@@ -185,20 +150,6 @@ died:
   description: The dead run of each abandoned build.
   type: dict
   returned: phase repair
-removed:
-  description: UUIDs of instances and names of targets that were removed from the host.
-  type: list
-  elements: str
-  returned: phases clean and unexport
-problems:
-  description: Errors of items that could not be removed, by the same keys.
-  type: dict
-  returned: phases clean and unexport
-reserved:
-  description: Addresses of guests that the DHCP server of the host reserves again.
-  type: list
-  elements: str
-  returned: phase clean
 deleted:
   description: Names of instances whose deletion was completed.
   type: list
@@ -209,8 +160,4 @@ left:
   type: list
   elements: dict
   returned: phase finish
-error:
-  description: Why the host did not answer.
-  type: dict
-  returned: phase inspect, when it did not answer
 """

@@ -48,7 +48,7 @@ options:
     type: path
   facts_max_age:
     description:
-      - Hosts whose last report is older than this many seconds, or than half of O(service_down_time), are listed in RV(stale_hosts).
+      - Hosts whose last report is older than this many seconds, or than half of O(service_down_time), are listed in RV(ask).
       - Read from the variable C(bootflow_facts_max_age), else 300.
     type: int
   print_table:
@@ -66,7 +66,7 @@ EXAMPLES = r"""
         flavor: m1.small
         image: debian-12
         networks: [{network: servers}]
-  register: accepted
+  register: bootflow_booted
 """
 
 RETURN = r"""
@@ -76,7 +76,7 @@ reservation_id:
   type: str
   returned: success
   sample: r-1a2b3c4d
-needs_build:
+again:
   description: Whether there is anything to build.
   type: bool
   returned: success
@@ -107,8 +107,8 @@ unchanged:
   type: list
   elements: str
   returned: success
-stale_hosts:
-  description: Hosts that should report before scheduling.
+ask:
+  description: Compute hosts that should report before scheduling.
   type: list
   elements: str
   returned: success
@@ -116,7 +116,7 @@ volumes:
   description: Whether there is work to do and instances of the request have volumes.
   type: bool
   returned: success
-stale_storage_hosts:
+storage:
   description: Storage hosts that should report before volumes are scheduled; empty if the request creates none.
   type: list
   elements: str

@@ -23,24 +23,22 @@ extends_documentation_fragment:
   - bootflow.compute.shared.admin_passwords
 options:
   uuids:
-    description:
-      - The instances to report, as M(bootflow.compute.boot_accept) returned them in RV(bootflow.compute.boot_accept#module:created),
-        RV(bootflow.compute.boot_accept#module:resumed) and RV(bootflow.compute.boot_accept#module:unchanged). With O(phase=report).
+    description: The instances to report. By default the instances of the request that M(bootflow.compute.boot_accept) accepted in this run.
     type: list
     elements: str
-    default: []
+  follow_file:
+    description:
+      - Without O(uuids), report only instances that this run started.
+      - Read from the variable C(bootflow_follow_file), which the playbook apply sets, else false.
+    type: bool
   phase:
     description:
       - V(report) ends in ERROR what no round could build, and tells what became of everything. V(end) does the first alone, so that the storage hosts
-        that RV(storage_hosts) names can undo what is left there before the report. V(report_if_finished) reports if no build of this run
+        that RV(storage) names can undo what is left there before the report. V(report_if_finished) reports if no build of this run
         is left, and otherwise only says so with RV(unfinished).
     type: str
     choices: [end, report, report_if_finished]
     default: report
-  volumes:
-    description: Whether the boot has volumes, whose storage hosts have work before the report. With O(phase=report_if_finished).
-    type: bool
-    default: false
   max_attempts:
     description: How many hosts a build may be tried on. Read from the variable C(bootflow_max_attempts), else 3.
     type: int
@@ -53,8 +51,7 @@ EXAMPLES = r"""
 ---
 - name: Report which instances are ACTIVE and where
   bootflow.compute.boot_report:
-    uuids: "{{ accepted.created + accepted.resumed + accepted.unchanged }}"
-  register: booted
+  register: bootflow_booted
 """
 
 RETURN = r"""
@@ -75,19 +72,23 @@ instances:
 unfinished:
   description: Whether builds of this run are left, or work of hosts.
   type: bool
-  returned: with O(phase=report) and O(phase=report_if_finished)
+  returned: success
 returns_passwords:
   description:
     - Whether M(bootflow.compute.boot_passwords) is to return the admin passwords, where C(bootflow_enable_instance_password) allows it.
     - The tasks of C(bootflow_hook_create_instance_post) can read them, and plays of other playbooks in the same run; otherwise they cannot be read.
   type: bool
   returned: if RV(unfinished) is false
-hosts_to_clean:
-  description: Hosts where M(bootflow.compute.compute_report) removes what this run made for instances that were deleted meanwhile.
+volumes:
+  description: Whether instances of the request have volumes.
+  type: bool
+  returned: if RV(unfinished), with O(phase=report_if_finished)
+uuids:
+  description: The instances that this run started, of which M(bootflow.compute.boot_passwords) returns the passwords.
   type: list
   elements: str
-  returned: if RV(unfinished)
-storage_hosts:
+  returned: if RV(returns_passwords), without O(uuids)
+storage:
   description: Storage hosts that have exports to end or volumes to delete, by M(bootflow.compute.storage_stage).
   type: list
   elements: str

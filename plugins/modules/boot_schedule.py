@@ -35,7 +35,7 @@ options:
     description:
       - V(schedule) chooses the hosts, claims their resources, and hands their builds to the tasks of the hosts.
       - V(refresh) between two rounds writes what these tasks have done, gives back the builds that a host's task left without an answer, and
-        lists the hosts that should report before the next one in RV(stale_hosts) and RV(stale_storage_hosts).
+        lists the hosts that should report before the next one in RV(reports).
     type: str
     choices: [refresh, schedule]
     default: schedule
@@ -60,7 +60,7 @@ EXAMPLES = r"""
 ---
 - name: Schedule the accepted instances
   bootflow.compute.boot_schedule:
-  register: scheduled
+  register: bootflow_booted
 """
 
 RETURN = r"""
@@ -70,27 +70,50 @@ given_back:
   type: list
   elements: str
   returned: success and phase is refresh
-unfinished:
-  description: Whether builds of this run wait for a host or for their volumes, so that another round is needed.
+again:
+  description: Whether builds of this run wait for a host or for their volumes, so that another round is needed. After O(phase=schedule) only
+    O(phase=refresh) knows.
   type: bool
-  returned: success and phase is refresh
-stale_hosts:
-  description: Compute hosts that should report before the next round, because instances wait for a host, or guests were deleted while they were started.
-    Silent ones are not listed.
+  returned: when not in check mode
+unfinished:
+  description: That the boot is not reported yet.
+  type: bool
+  returned: when not in check mode
+volumes:
+  description: Whether instances of the request have volumes.
+  type: bool
+  returned: when not in check mode
+ask:
+  description: All hosts of RV(reports).
   type: list
   elements: str
   returned: success and phase is refresh
-stale_storage_hosts:
-  description: Storage hosts that should report before the next round, because volumes wait for a backend. Silent ones are not listed.
-  type: list
-  elements: str
+reports:
+  description:
+    - Hosts that should report before the next round, C(compute) because instances wait for a host, or guests were deleted while they were started, and
+      C(storage) because volumes wait for a backend.
+    - Silent ones are not listed.
+  type: dict
   returned: success and phase is refresh
-hosts:
+attempt:
+  description: The round, as O(round).
+  type: int
+  returned: success and phase is refresh
+compute:
   description: Hosts with builds of this run.
   type: list
   elements: str
-  returned: success
+  returned: success and phase is schedule
   sample: [kvm1, kvm3]
+images:
+  description: Of these, the hosts that may lack a large image, which M(bootflow.compute.image_round) asks.
+  type: list
+  elements: str
+  returned: success and phase is schedule
+lacking:
+  description: The path of the file that is there once one of them has said that it lacks an image.
+  type: str
+  returned: success and phase is schedule
 placed:
   description: Instances that got a host in this round.
   type: list

@@ -264,6 +264,13 @@ compute_node:
       description: Whether QEMU can open iSCSI volumes itself (Debian's qemu-block-extra).
       type: bool
       returned: success
+    networks:
+      description:
+        - Networks that the host has, by the words of C(bootflow_networks), V(bridge) and V(network), with C(name) and C(active).
+        - Libvirt networks have C(autostart), too.
+        - A type whose networks could not be read is left out.
+      type: dict
+      returned: success
     virt_type:
       description: Virtualization type of guests, V(kvm) or V(qemu).
       type: str

@@ -34,14 +34,6 @@ reported:
   description: Whether the host answered.
   type: bool
   returned: success
-compute_node:
-  description: The facts, as M(bootflow.compute.compute_node_info) returns them.
-  type: dict
-  returned: when it answered
-configuration:
-  description: The host's settings from the inventory.
-  type: dict
-  returned: when it answered
 cleaned:
   description: UUIDs of instances whose leftovers were removed.
   type: list

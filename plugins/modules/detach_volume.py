@@ -34,32 +34,17 @@ EXAMPLES = r"""
     attachments:
       - volume: web-data
     phase: begin
-  register: begun
+  register: bootflow_next
 """
 
 RETURN = r"""
 ---
-attachments:
-  description: Attachments whose detaching was started, or in check mode would be, with C(id), C(volume_id), C(instance_uuid), C(device) and C(host).
-  type: list
-  elements: dict
-  returned: with O(phase=begin)
-unchanged:
-  description: Volumes that already match the request.
-  type: list
-  elements: str
-  returned: with O(phase=begin)
-refused:
-  description: Detachments that cannot begin now, each with its error as in RV(failed_items). They do not stop the others; O(phase=finish) fails with them.
-  type: list
-  elements: dict
-  returned: with O(phase=begin)
-storage_hosts:
+storage:
   description: Storage hosts with work to do, done by M(bootflow.compute.storage_stage).
   type: list
   elements: str
   returned: with O(phase=clean), O(phase=begin) and O(phase=undo)
-hosts:
+compute:
   description: Compute hosts with work to do, done by M(bootflow.compute.compute_attachments).
   type: list
   elements: str

@@ -175,7 +175,7 @@ def main():
             result = ensure_domains(module.params, module.check_mode, keep_others=keep_others)
     except Exception as error:
         fail(module, error)
-    module.no_log_values |= login_users(*(each["before"] for each in result["diff"]))
+    module.no_log_values |= login_users(*(difference["before"] for difference in result["diff"]))
     module.exit_json(changed=any_changed(result["outcomes"]), **result)
 
 

@@ -81,12 +81,12 @@ def main():
         working = guests_at_work()
         boot = boot_id()  # before the states: states of a later start are never taken for this one's
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
-            found = power_states(connection)
+            states_by_uuid = power_states(connection)
         check_not_ending()  # after the states, which change first
         working |= guests_at_work()
     except Exception as error:
         fail(module, error)
-    module.exit_json(changed=False, power_states=found, boot_id=boot, at_work=sorted(working))
+    module.exit_json(changed=False, power_states=states_by_uuid, boot_id=boot, at_work=sorted(working))
 
 
 if __name__ == "__main__":

@@ -509,8 +509,8 @@ def prepare_host(args, _check_mode):
             sizes = {name: int(size) for name, size in (coming["limits"].get("disks") or {}).items()}
             disks = checked_disks(guest["disks"], sizes, coming["uuid"])
             check(connection, guest)
-            found = (args["volume_group"] or "", coming["made_for"])
-            devices = make_disks(connection, *where, coming["uuid"], disks, sizes, *found)
+            volume_options = (args["volume_group"] or "", coming["made_for"])
+            devices = make_disks(connection, *where, coming["uuid"], disks, sizes, *volume_options)
             owners[coming["uuid"]] = qemu_owner(connection, guest["virt_type"])
             arriving[coming["uuid"]] = Arriving(
                 uuid=coming["uuid"],
@@ -529,10 +529,10 @@ def prepare_host(args, _check_mode):
     ready = [g for g in args["arriving_guests"] if g["uuid"] in owners]
     if ready:  # no connection to libvirt is open any more: the process would keep it
         let_in = []
-        for each in ready:
-            sockets = sockets_of(each["token"], each["guest"]["name"])
-            make_folder(sockets, *owners[each["uuid"]])
-            let_in.append(Guest(each["token"], sockets, arriving[each["uuid"]]))
+        for arrival in ready:
+            sockets = sockets_of(arrival["token"], arrival["guest"]["name"])
+            make_folder(sockets, *owners[arrival["uuid"]])
+            let_in.append(Guest(arrival["token"], sockets, arriving[arrival["uuid"]]))
         ends = (args["stop_token"], args["lifetime"], args["patience"])
         gate = Gate(let_in, libvirt_socket(args["libvirt_uri"]), *ends)
         place = started(gate, (args["first_port"], args["last_port"]))

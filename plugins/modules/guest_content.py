@@ -73,7 +73,7 @@ def main():
     )
     try:
         outcome = ensure(module.params["disks"], module.check_mode)
-        left = [] if module.check_mode else exposed(connects=True)
+        remaining = [] if module.check_mode else exposed(connects=True)
     except Exception as error:
         fail(module, error)
     before, after = outcome["before"], outcome["after"]
@@ -82,7 +82,7 @@ def main():
         for path in sorted(before)
         if before[path] != after[path]
     ]
-    module.exit_json(changed=outcome["changed"], exposed=left, diff=diff)
+    module.exit_json(changed=outcome["changed"], exposed=remaining, diff=diff)
 
 
 if __name__ == "__main__":

@@ -63,6 +63,9 @@ hypervisors:
       C(state) is V(up) or V(down), C(status) V(enabled) or V(disabled). C(state_known) is false of a host that counts as down because nothing asked
       it for longer than O(service_down_time), or ever; the table says V(unknown). C(problems) lists in words why the host is down, instances of which
       leftovers have to be removed, and failed builds.
+    - >-
+      C(networks) has the networks of the host as it reported them, for each type of C(bootflow_networks) their names and whether each is active.
+      It is null where the host has not reported any.
   type: list
   elements: dict
   returned: success
@@ -90,6 +93,7 @@ hypervisors:
       local_gb_used: 60
       local_gb_free: 840
       local_gb_ratio: 1.0
+      networks: {bridge: {br0: true}, network: {default: true}}
       failed_builds: 0
       reported_at: "2026-03-02T10:15:00Z"
       report_age: 42

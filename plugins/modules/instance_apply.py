@@ -32,14 +32,11 @@ options:
       - V(ask) names the hosts of instances whose state is requested, which should report before the plan is made.
       - V(plan) makes the plan. What it deletes and boots is tried out in the ledger, and rolled back.
       - V(begin) changes what is in the ledger alone, and names what hosts have to do.
+      - V(follow) does so after the boot, and names only operations on the booted instances.
       - V(finish) reports what was done, and fails if something is left; in check mode it reports the plan.
     type: str
-    choices: [ask, plan, begin, finish]
+    choices: [ask, plan, begin, follow, finish]
     default: plan
-  booted:
-    description: With O(phase=begin), name only operations on these instances, by UUID.
-    type: list
-    elements: str
   allow:
     description:
       - What may be done with every instance beyond what can be done live, V(resize), V(rebuild) or V(restart). The field C(allow) of an entry allows it for its
@@ -65,6 +62,8 @@ options:
   print_table:
     description: Print the plan, and what was done. Read from the variable C(bootflow_print_table), else true.
     type: bool
+notes:
+  - Each step leaves its result for the next ones in the folder of this ansible-playbook process.
 """
 
 EXAMPLES = r"""
@@ -85,7 +84,7 @@ RETURN = r"""
 project:
   description: The project of the file.
   type: str
-  returned: with O(phase=plan)
+  returned: with O(phase=plan) and O(phase=begin)
 planned_at:
   description: When the plan was made, in seconds since the epoch.
   type: float
@@ -148,17 +147,17 @@ delete:
   description: UUIDs of what has to be deleted before anything is booted.
   type: list
   elements: str
-  returned: with O(phase=plan)
+  returned: with O(phase=plan) and O(phase=begin)
 boots:
   description: Whether something has to be booted.
   type: bool
-  returned: with O(phase=plan)
+  returned: with O(phase=plan) and O(phase=begin)
 resize:
   description: UUIDs of the instances that have to be resized, with their new flavors, without instances whose volumes are detached before.
   type: dict
   returned: with O(phase=plan)
-hosts:
-  description: Compute hosts that should report before the plan is made.
+ask:
+  description: Compute hosts that should report before the plan is made, and hosts on which a run died.
   type: list
   elements: str
   returned: with O(phase=ask)
@@ -167,25 +166,25 @@ operations:
     Names of operations, each with the UUIDs of its instances, in no order; operations that start guests come first. V(rebuild_early) are rebuilds that come
     before volumes and interfaces.
   type: dict
-  returned: with O(phase=begin)
+  returned: with O(phase=begin) and O(phase=follow)
 resizes:
   description: Whether something has to be resized, and then confirmed.
   type: bool
-  returned: with O(phase=begin)
+  returned: with O(phase=begin) and O(phase=follow)
 flavors:
   description: UUIDs of the instances that have to be resized, with their new flavors.
   type: dict
-  returned: with O(phase=begin)
+  returned: with O(phase=begin) and O(phase=follow)
 attach:
   description: Volumes to attach, in the form of C(bootflow_attachments).
   type: list
   elements: dict
-  returned: with O(phase=begin)
+  returned: with O(phase=begin) and O(phase=follow)
 detach:
   description: Volumes to detach, likewise.
   type: list
   elements: dict
-  returned: with O(phase=begin)
+  returned: with O(phase=begin) and O(phase=follow)
 attach_interfaces:
   description: Interfaces to attach, in the form of C(bootflow_interfaces).
   type: list

@@ -156,8 +156,8 @@ def build(options, check_mode):
     parts, stopped = {}, set()
     for part, (work, items) in PARTS.items():
         started = time.monotonic()
-        mine = {**options, items: [i for i in options[items] if i["uuid"] not in stopped]} if items else options
-        parts[part] = work(mine, check_mode)
+        part_options = {**options, items: [i for i in options[items] if i["uuid"] not in stopped]} if items else options
+        parts[part] = work(part_options, check_mode)
         parts[part]["seconds"] = round(time.monotonic() - started, 3)
         parts[part].pop("diff", None)
         outcomes = parts[part]["outcomes"]

@@ -76,6 +76,10 @@ options:
         description: What a build left whose run died. An instance whose build has ended here is refused, and stays.
         type: bool
         default: false
+      without_power:
+        description: Of a shelved instance. One whose guest has power is refused, and stays, as it was started after its image was made.
+        type: bool
+        default: false
   whole_disk_clear:
     description: How to clear whole disks. V(zero) overwrites everything with zeros; with V(none) the next guest can read the old data.
     type: str
@@ -181,6 +185,7 @@ def main():
                     "made_for": {"type": "str", "default": ""},
                     "due_at": {"type": "float", "default": 0.0},
                     "unfinished": {"type": "bool", "default": False},
+                    "without_power": {"type": "bool", "default": False},
                 },
             },
             "whole_disk_clear": {"type": "str", "choices": list(WHOLE_DISK_CLEARS), "default": ZERO},
@@ -199,7 +204,7 @@ def main():
 
             def one(item):
                 path, again = args["instances_path"], item["defined_again"]
-                condition = Condition(item["made_for"], item["due_at"], item["unfinished"])
+                condition = Condition(item["made_for"], item["due_at"], item["unfinished"], item["without_power"])
                 how = (module.check_mode, disks_of(item), local, again, condition)
                 return remove_instance(connection, path, item["uuid"], *how)
 

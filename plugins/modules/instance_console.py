@@ -43,8 +43,8 @@ options:
     type: bool
 notes:
   - Runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_console) on the host.
-  - O(phase=work) and O(phase=finish) read what O(phase=begin) returned from C(bootflow_consoles_chosen) of C(localhost), and O(phase=finish) reads
-    C(bootflow_consoles_read) of the hosts; register them under these names.
+  - Each step leaves its results for the next ones in the folder of this ansible-playbook process. The hosts of the next play are the result that
+    the playbook registers as C(bootflow_next).
 seealso:
   - module: bootflow.compute.domain_console
 """
@@ -54,16 +54,21 @@ EXAMPLES = r"""
 - name: Choose the web servers
   bootflow.compute.instance_console:
     names: [web-1, web-2]
-  register: bootflow_consoles_chosen
+  register: bootflow_next
 """
 
 RETURN = r"""
 ---
+compute:
+  description: Compute hosts of the next play.
+  type: list
+  elements: str
+  returned: O(phase=begin)
 instances:
-  description: The instances. What their hosts answered is there after O(phase=finish).
+  description: The instances.
   type: list
   elements: dict
-  returned: O(phase=begin) and O(phase=finish)
+  returned: O(phase=finish)
   contains:
     name:
       description: Name of the instance.
@@ -84,33 +89,23 @@ instances:
     power_state:
       description: Nova's number for what its host reports of the guest.
       type: int
-      returned: O(phase=finish)
+      returned: always
     console:
       description: The last lines of its console.
       type: list
       elements: str
-      returned: O(phase=finish)
+      returned: always
     vnc:
       description:
         - Its VNC display, with C(listen), an address of the host, C(port), and C(tunnel), a command that brings it to the same port of this machine.
         - Null without a display, or if the guest does not run; C(tunnel) is null where the host is this machine.
       type: dict
-      returned: O(phase=finish)
+      returned: always
       sample: {listen: 127.0.0.1, port: 5900, tunnel: "ssh -N -L 5900:127.0.0.1:5900 root@kvm1.example.org"}
     error:
       description: Why there is nothing to show, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
       returned: always
-hosts:
-  description: Hosts that have something to read.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-  sample: [kvm1, kvm2]
-outcomes:
-  description: The outcome of each instance of the host by its UUID, as M(bootflow.compute.domain_console) returns it.
-  type: dict
-  returned: O(phase=work)
 failed_items:
   {description: ["What failed, each item with C(name), C(id), C(host), C(state),
     C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],

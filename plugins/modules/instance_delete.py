@@ -49,8 +49,8 @@ options:
     type: int
   phase:
     description:
-      - V(begin) before the hosts work, V(removed) after the compute hosts, V(finish) after the storage hosts. V(removed) reads the
-        C(bootflow_deleting) that the first task registers, and the C(bootflow_removed) of the hosts.
+      - V(begin) before the hosts work, V(removed) after the compute hosts, V(finish) after the storage hosts. V(removed) reads
+        what V(begin) and the hosts left for it in the folder of this ansible-playbook process.
     type: str
     choices: [begin, removed, finish]
     default: begin
@@ -72,50 +72,25 @@ EXAMPLES = r"""
 - name: Mark the web servers as deleting
   bootflow.compute.instance_delete:
     names: [web-1, web-2]
-  register: deleting
+  register: bootflow_next
 """
 
 RETURN = r"""
 ---
-instances:
-  description: Instances that were marked.
+compute:
+  description: Compute hosts of the next play.
   type: list
-  elements: dict
+  elements: str
   returned: O(phase=begin)
-  sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11, host: kvm1}]
-kept:
-  description: Instances that are soft-deleted, or are going to be; as RV(instances), with their C(vm_state) before.
-  type: list
-  elements: dict
+again:
+  description: Whether storage hosts may have work to do.
+  type: bool
   returned: O(phase=begin)
 soft_deleted:
   description: Names of the instances that are off and can be restored.
   type: list
   elements: str
   returned: O(phase=finish)
-not_found:
-  description: Names and UUIDs without an existing instance.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-hosts:
-  description: Hosts with instances to remove.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-volumes:
-  description: Whether any of the instances has volumes, so that storage hosts may have work to do.
-  type: bool
-  returned: O(phase=begin)
-volumes_deleted:
-  description: Names of the volumes that are deleted with the instances (C(delete_on_termination)), by the UUIDs of these.
-  type: dict
-  returned: O(phase=begin)
-  sample: {2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11: [data]}
-removed:
-  description: How many instances the hosts removed.
-  type: int
-  returned: O(phase=removed)
 deleted:
   description: Names of the deleted instances.
   type: list

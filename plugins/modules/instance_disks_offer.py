@@ -169,9 +169,9 @@ def offer(args):
 
     def one(instance):
         what = (instance["uuid"], instance["token"], instance["left"], instance["has_disks"])
-        found, files = prepare(args["instances_path"], *what)
+        disk_offer, files = prepare(args["instances_path"], *what)
         if files:
-            offers.append(found)
+            offers.append(disk_offer)
         return {"files": files}
 
     results = run_batch([(i["uuid"], i) for i in args["instances"]], one, args["workers"])

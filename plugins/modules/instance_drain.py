@@ -58,8 +58,8 @@ options:
     type: bool
 notes:
   - Runs on the controller, inside the ansible-playbook process.
-  - The steps read what others returned from C(bootflow_drain_begun), C(bootflow_live_begun), C(bootflow_live_finished), C(bootflow_move_begun)
-    and C(bootflow_move_finished) of C(localhost).
+  - Each step leaves its results for the next ones in the folder of this ansible-playbook process. The hosts of the next play are the result that
+    the playbook registers as C(bootflow_next).
 seealso:
   - module: bootflow.compute.instance_live_migrate
   - module: bootflow.compute.instance_move
@@ -77,6 +77,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+ask:
+  description: Compute hosts that are to report before the next stage.
+  type: list
+  elements: str
+  returned: O(phase=ask)
 live:
   description: The instances that can be migrated while their guests run, with C(name), C(uuid) and C(vm_state).
   type: list
@@ -97,11 +102,6 @@ stays:
   type: list
   elements: dict
   returned: O(phase=begin)
-hosts:
-  description: The hosts that are to report.
-  type: list
-  elements: str
-  returned: O(phase=ask)
 uuids:
   description: UUIDs of the instances that are to be migrated, or confirmed.
   type: list

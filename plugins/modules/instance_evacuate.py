@@ -58,8 +58,8 @@ notes:
   - Runs on the controller, inside the ansible-playbook process. On the new hosts it runs what a boot runs, and M(bootflow.compute.instance_cleanup) after a
     failure.
   - Reads the variables C(bootflow_images), C(bootflow_pci_alias), C(bootflow_allow_zero_disk_flavor) and C(bootflow_instances), which has the user data.
-  - O(phase=build) reads what O(phase=begin) returned from C(bootflow_evacuation_begun) of C(localhost), and O(phase=finish) reads
-    C(bootflow_evacuation_built) of the hosts; register them under these names.
+  - Each step leaves its results for the next ones in the folder of this ansible-playbook process. The hosts of the next play are the result that
+    the playbook registers as C(bootflow_next).
   - Between O(phase=begin) and O(phase=build), storage hosts cut the old hosts off from the volumes, and export them to the new ones
     (M(bootflow.compute.storage_stage)). An instance whose volumes a storage host did not cut off fails, and stays where it is.
 seealso:
@@ -72,16 +72,45 @@ EXAMPLES = r"""
   bootflow.compute.instance_evacuate:
     phase: check
     hosts: [kvm3]
-  register: bootflow_evacuation_checked
+  register: bootflow_next
 """
 
 RETURN = r"""
 ---
+ask:
+  description: Compute hosts that are to report before the next stage.
+  type: list
+  elements: str
+  returned: O(phase=check)
+compute:
+  description: Compute hosts of the next play.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+storage:
+  description: Storage hosts of the next play.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+images:
+  description: Hosts of the play that brings images of the stores of hosts, if there are some.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+lacking:
+  description: The file that is there once a host of that play lacks an image.
+  type: str
+  returned: O(phase=begin)
+uuids:
+  description: UUIDs of the instances of the operation.
+  type: list
+  elements: str
+  returned: O(phase=begin)
 instances:
-  description: The instances that have a new host. Their outcome is there after O(phase=finish).
+  description: The instances that have a new host.
   type: list
   elements: dict
-  returned: O(phase=begin) and O(phase=finish)
+  returned: O(phase=finish)
   contains:
     name:
       description: Name of the instance.
@@ -91,10 +120,6 @@ instances:
       description: UUID of the instance.
       type: str
       returned: always
-    domain:
-      description: Name of its domain.
-      type: str
-      returned: O(phase=begin)
     source:
       description: The host that it was on.
       type: str
@@ -106,7 +131,7 @@ instances:
     host:
       description: The host that it is on.
       type: str
-      returned: O(phase=finish)
+      returned: always
     vm_state:
       description: Its state, after O(phase=finish) that now, in check mode the one that it would have.
       type: str
@@ -114,41 +139,11 @@ instances:
     power_state:
       description: Nova's number for what its new host says of the guest.
       type: int
-      returned: O(phase=finish)
+      returned: always
     error:
       description: Why it failed, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
-      returned: O(phase=finish)
-not_placed:
-  description: The instances for which there is no host, with C(name), C(uuid), C(host), C(vm_state), C(power_state) and C(error).
-  type: list
-  elements: dict
-  returned: O(phase=begin)
-unchanged:
-  description: Named instances that an earlier run evacuated, with C(name), C(uuid), C(host), C(vm_state) and C(power_state).
-  type: list
-  elements: dict
-  returned: O(phase=begin)
-hosts:
-  description: Hosts that have something to build.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-  sample: [kvm1, kvm2]
-storage_hosts:
-  description: Storage hosts that are to cut old hosts off from volumes, and to let new hosts in to them.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-stale_hosts:
-  description: Hosts that have to report before others are chosen.
-  type: list
-  elements: str
-  returned: O(phase=check)
-outcomes:
-  description: What the host made of each instance, by its UUID, with C(power_state), or C(error) and C(cleaned).
-  type: dict
-  returned: O(phase=build)
+      returned: always
 failed_items:
   {description: ["What failed, each item with C(name), C(id), C(host), C(state),
     C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],

@@ -67,7 +67,8 @@ options:
 notes:
   - Runs on the controller, inside the ansible-playbook process. On the hosts it runs M(bootflow.compute.virtual_network) and
     M(bootflow.compute.domain_interface).
-  - Each step reads what the others returned; register them as the playbooks do.
+  - Each step leaves its results for the next ones in the folder of this ansible-playbook process. The hosts of the next play are the result that
+    the playbook registers as C(bootflow_next).
   - The config drive of the guest stays as it is until the instance is rebuilt. An address that DHCP gives reaches the guest at once.
 """
 
@@ -80,39 +81,16 @@ EXAMPLES = r"""
       - instance: web-1
         network: databases
         fixed_ip: 10.20.0.17
-  register: bootflow_interfaces_begun
+  register: bootflow_next
 """
 
 RETURN = r"""
 ---
-hosts:
-  description: Compute hosts with work to do; empty in check mode.
+compute:
+  description: Compute hosts of the next play.
   type: list
   elements: str
   returned: O(phase=begin)
-work:
-  description: The interfaces of each host, with C(port_id), C(name) and C(uuid) of the instance, C(mac_address), C(network) and C(fixed_ips).
-  type: dict
-  returned: O(phase=begin)
-unchanged:
-  description: Interfaces that the instances do not have, and that were to be detached.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-refused:
-  description: What cannot begin now, each with its error as in RV(failed_items).
-  type: list
-  elements: dict
-  returned: O(phase=begin)
-done:
-  description: IDs of the ports that were attached or detached.
-  type: list
-  elements: str
-  returned: O(phase=work)
-problems:
-  description: Errors of the others, by ID.
-  type: dict
-  returned: O(phase=work)
 interfaces:
   description: The interfaces that are attached or detached now.
   type: list

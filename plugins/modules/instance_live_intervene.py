@@ -49,7 +49,8 @@ options:
     type: bool
 notes:
   - Runs on the controller, inside the ansible-playbook process. On the hosts it runs M(bootflow.compute.domain_migration).
-  - Each step reads what the others returned; register them as the playbook C(live_migration_abort) does.
+  - Each step leaves its results for the next ones in the folder of this ansible-playbook process. The hosts of the next play are the result that
+    the playbook registers as C(bootflow_next).
 seealso:
   - module: bootflow.compute.instance_live_migrate
 """
@@ -60,16 +61,21 @@ EXAMPLES = r"""
   bootflow.compute.instance_live_intervene:
     operation: live_migration_abort
     names: [web-1]
-  register: bootflow_live_intervention
+  register: bootflow_next
 """
 
 RETURN = r"""
 ---
+sources:
+  description: Hosts that instances leave, in the next plays.
+  type: list
+  elements: str
+  returned: O(phase=begin)
 instances:
   description: The instances whose migrations are ended or completed.
   type: list
   elements: dict
-  returned: O(phase=begin) and O(phase=finish)
+  returned: O(phase=finish)
   contains:
     name:
       description: Name of the instance.
@@ -90,24 +96,15 @@ instances:
     total:
       description: Bytes that its migration has to copy, at that moment; null if its host did not say.
       type: int
-      returned: O(phase=finish)
+      returned: always
     remaining:
       description: Bytes of these that were not copied yet; null if its host did not say.
       type: int
-      returned: O(phase=finish)
+      returned: always
     error:
       description: Why it failed, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
-      returned: O(phase=finish)
-sources:
-  description: Hosts that have something to do.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-outcomes:
-  description: The outcome of each instance of the host by its UUID, as the module returns it.
-  type: dict
-  returned: O(phase=work)
+      returned: always
 failed_items:
   {description: ["What failed, each item with C(name), C(id), C(host), C(state),
     C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],

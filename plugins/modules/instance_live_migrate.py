@@ -67,7 +67,8 @@ options:
 notes:
   - Runs on the controller, inside the ansible-playbook process. On the hosts it runs M(bootflow.compute.domain_migration),
     M(bootflow.compute.domain_info), M(bootflow.compute.virtual_network) and M(bootflow.compute.instance_cleanup).
-  - Each step reads what the others returned; register them as the playbook C(live_migrate) does.
+  - Each step leaves its results for the next ones in the folder of this ansible-playbook process. The hosts of the next play are the result that
+    the playbook registers as C(bootflow_next).
 seealso:
   - module: bootflow.compute.instance_live_intervene
   - module: bootflow.compute.instance_move
@@ -79,21 +80,40 @@ EXAMPLES = r"""
   bootflow.compute.instance_live_migrate:
     phase: begin
     names: [web-1, web-2]
-  register: bootflow_live_begun
+  register: bootflow_next
 """
 
 RETURN = r"""
 ---
-stale_hosts:
-  description: Compute hosts that should report before others are chosen.
+ask:
+  description: Compute hosts that are to report before the next stage.
   type: list
   elements: str
   returned: O(phase=check)
+sources:
+  description: Hosts that instances leave, in the next plays.
+  type: list
+  elements: str
+  returned: O(phase=begin), O(phase=again) and O(phase=switch)
+destinations:
+  description: Hosts that instances go to, in the next plays.
+  type: list
+  elements: str
+  returned: O(phase=begin), O(phase=again) and O(phase=switch)
+storage:
+  description: Storage hosts of the next play.
+  type: list
+  elements: str
+  returned: O(phase=begin), O(phase=again) and O(phase=switch)
+again:
+  description: Whether O(phase=again) tries instances on other hosts.
+  type: bool
+  returned: O(phase=switch)
 instances:
-  description: The instances that move, in this round. The outcome of all is there after O(phase=finish).
+  description: The instances that move, in this round.
   type: list
   elements: dict
-  returned: O(phase=begin), O(phase=again) and O(phase=finish)
+  returned: O(phase=finish)
   contains:
     name:
       description: Name of the instance.
@@ -114,78 +134,35 @@ instances:
     host:
       description: The host where it is.
       type: str
-      returned: O(phase=finish)
+      returned: always
     vm_state:
       description: Its state, which the move leaves as it is.
       type: str
       returned: always
-    volumes:
-      description: Whether it has volumes, which its new host is to be connected to.
-      type: bool
-      returned: O(phase=begin) and O(phase=again)
-    tried:
-      description: The errors of the hosts that refused it, in order, each with C(host).
-      type: list
-      elements: dict
-      returned: O(phase=again)
     power_state:
       description: Nova's number for what its host says of the guest.
       type: int
-      returned: O(phase=finish)
+      returned: always
     seconds:
       description: How long its migration took; null if it did not move.
       type: float
-      returned: O(phase=finish)
+      returned: always
     downtime:
       description: Seconds that the guest stood still, as libvirt says; null if it did not move.
       type: float
-      returned: O(phase=finish)
+      returned: always
     transferred:
       description: Bytes that were sent; null if it did not move.
       type: int
-      returned: O(phase=finish)
+      returned: always
     error:
       description: Why it failed, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
-      returned: O(phase=finish)
-not_placed:
-  description: Instances for which there is no host, with C(name), C(uuid), C(host), C(vm_state), C(power_state) and C(error).
-  type: list
-  elements: dict
-  returned: O(phase=begin) and O(phase=again)
+      returned: always
 attempt:
   description: The number of the round, from 1.
   type: int
-  returned: O(phase=begin) and O(phase=again), and the phases of hosts
-shown:
-  description: The instances whose migrations ended in earlier rounds, as O(phase=finish) returns them.
-  type: list
-  elements: dict
-  returned: O(phase=again)
-refused:
-  description: UUIDs of the instances that O(phase=again) tries on other hosts.
-  type: list
-  elements: str
-  returned: O(phase=switch)
-sources:
-  description: Hosts that instances leave.
-  type: list
-  elements: str
   returned: O(phase=begin), O(phase=again) and O(phase=switch)
-storage_hosts:
-  description: Storage hosts that are to export volumes to the new hosts, or to end exports; empty in check mode.
-  type: list
-  elements: str
-  returned: O(phase=begin), O(phase=again) and O(phase=switch)
-destinations:
-  description: Hosts that they go to.
-  type: list
-  elements: str
-  returned: O(phase=begin), O(phase=again) and O(phase=switch)
-outcomes:
-  description: The outcome of each instance of the host by its UUID, as the modules return it.
-  type: dict
-  returned: O(phase=look), O(phase=prepare), O(phase=migrate), O(phase=settle) and O(phase=clean)
 failed_items:
   {description: ["What failed, each item with C(name), C(id), C(host), C(state),
     C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],

@@ -84,7 +84,8 @@ notes:
   - Runs on the controller, inside the ansible-playbook process. On the hosts it runs M(bootflow.compute.domain_power),
     M(bootflow.compute.instance_disks_offer), M(bootflow.compute.instance_disks_fetch), M(bootflow.compute.instance_build) and
     M(bootflow.compute.instance_cleanup).
-  - Each step reads what the others returned; register them as the playbook C(move) does.
+  - Each step leaves its results for the next ones in the folder of this ansible-playbook process. The hosts of the next play are the result that
+    the playbook registers as C(bootflow_next).
 seealso:
   - module: bootflow.compute.instance_confirm
 """
@@ -96,21 +97,41 @@ EXAMPLES = r"""
     operation: migrate
     phase: begin
     names: [web-1, web-2]
-  register: bootflow_move_begun
+  register: bootflow_next
 """
 
 RETURN = r"""
 ---
-stale_hosts:
-  description: Compute hosts that should report before others are chosen, or before instances go back to them.
+ask:
+  description: Compute hosts that are to report before the next stage.
   type: list
   elements: str
-  returned: O(phase=check)
+  returned: O(phase=check) and O(phase=begin)
+sources:
+  description: Hosts that instances leave, in the next plays.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+destinations:
+  description: Hosts that instances go to, in the next plays.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+compute:
+  description: Compute hosts of the next play.
+  type: list
+  elements: str
+  returned: O(phase=switch) and O(phase=back)
+storage:
+  description: Storage hosts of the next play.
+  type: list
+  elements: str
+  returned: O(phase=switch) and O(phase=back)
 instances:
-  description: The instances that move. Their outcome is there after O(phase=finish).
+  description: The instances that move.
   type: list
   elements: dict
-  returned: O(phase=begin) and O(phase=finish)
+  returned: O(phase=finish)
   contains:
     name:
       description: Name of the instance.
@@ -131,7 +152,7 @@ instances:
     host:
       description: The host where it is.
       type: str
-      returned: O(phase=finish)
+      returned: always
     vm_state:
       description: Its state now; before O(phase=finish) the former one.
       type: str
@@ -139,7 +160,7 @@ instances:
     power_state:
       description: Nova's number for what its host reports of the guest.
       type: int
-      returned: O(phase=finish)
+      returned: always
     disk_changes:
       description: What becomes of its local disks, a text for each, as V(disk.eph0 1 GiB -> 2 GiB), or V(disk.swap none -> 64 MiB).
       type: list
@@ -152,50 +173,7 @@ instances:
     error:
       description: Why it failed, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
-      returned: O(phase=finish)
-not_placed:
-  description:
-    - Instances for which there is no host, or whose former host does not answer, with C(name), C(uuid), C(host), C(vm_state),
-      C(power_state) and C(error).
-  type: list
-  elements: dict
-  returned: O(phase=begin)
-unchanged:
-  description:
-    - Instances that have the flavor already and wait to be confirmed, or that went back before, with C(name), C(uuid), C(host),
-      C(vm_state) and C(power_state).
-  type: list
-  elements: dict
-  returned: O(phase=begin)
-sources:
-  description: Hosts that instances leave.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-destinations:
-  description: Hosts that they go to.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-unheard:
-  description: Destinations that have not reported for a minute. They report before a guest is shut down for them.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-hosts:
-  description: Hosts that have something to do in the next step.
-  type: list
-  elements: str
-  returned: O(phase=switch) and O(phase=back)
-storage_hosts:
-  description: Storage hosts that are to let the hosts use the volumes where the instances are now.
-  type: list
-  elements: str
-  returned: O(phase=switch) and O(phase=back)
-outcomes:
-  description: The outcome of each instance of the host by its UUID, as the modules return it.
-  type: dict
-  returned: O(phase=depart), O(phase=arrive), O(phase=settle) and O(phase=return)
+      returned: always
 failed_items:
   {description: ["What failed, each item with C(name), C(id), C(host), C(state),
     C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],

@@ -8,12 +8,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: instance_operation
-short_description: Stop, start, reboot, rebuild, pause, suspend and rescue instances
+short_description: Stop, start, reboot, rebuild, pause, suspend, rescue and shelve instances, make images of them, and have them go back to these
 version_added: "0.9.0"
 description:
   - One step of an operation on many instances. O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it
     on one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop), C(start), C(reboot), C(rebuild),
-    C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue), C(set_admin_password) and C(trigger_crash_dump) run them all.
+    C(revert), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue), C(set_admin_password), C(trigger_crash_dump), C(snapshot),
+    C(create_backup), C(shelve), C(shelve_offload) and C(unshelve) run them all.
+  - A shelve has more steps, as instances may leave their hosts. O(phase=shelved) writes which are shelved, O(phase=offload) removes them from their
+    hosts, and O(phase=offloaded) writes what came of that. An offload has the last two in place of O(phase=work).
   - Instances selected by O(names) or O(uuids) must exist.
   - States are checked as by Nova. If one of the selected instances is in a state that does not allow the operation, is locked, or is being worked on by
     another run, the task fails and no instance is touched. An instance that is already what the operation makes of it is left
@@ -25,18 +28,25 @@ extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.l
 attributes:
   check_mode: {support: full, details: The hosts are asked what would change there. Neither ledger nor hosts are written.}
   diff_mode: {support: full}
+  idempotent: {support: partial, details: "An instance that is as requested is left alone. C(reboot), C(rebuild), C(revert), C(set_admin_password),
+    C(trigger_crash_dump) and C(create_backup) are done each time."}
 options:
   operation:
     description:
-      - C(stop), C(start), C(reboot), C(rebuild), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue),
-        C(set_admin_password) or C(trigger_crash_dump).
+      - C(stop), C(start), C(reboot), C(rebuild), C(revert), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue),
+        C(set_admin_password), C(trigger_crash_dump), C(snapshot), C(create_backup), C(shelve), C(shelve_offload) or C(unshelve).
       - Read from the variable C(bootflow_operation).
     type: str
     required: true
   phase:
-    description: Which step. V(work) runs on the compute hosts, the others on the controller.
+    description:
+      - Which step. V(freeze), V(release), V(work) and V(offload) run on the compute hosts, V(store) on the host of a store of images, the others
+        on the controller.
+      - V(release) runs on the compute hosts of C(rebuild) whose guests have root volumes that storage hosts write again. It shuts the guests down, and
+        disconnects the hosts from these volumes.
+      - V(settle) runs where storage hosts made snapshots of volumes. It gives up the snapshots of an instance of which one failed.
     type: str
-    choices: [begin, work, finish]
+    choices: [begin, freeze, release, work, store, settle, shelved, offload, offloaded, finish]
     default: begin
   open_ledger:
     description: With O(phase=begin), create or upgrade the ledger before, as M(bootflow.compute.ledger) does.
@@ -66,7 +76,13 @@ options:
   rebuild_image:
     description:
       - Of a rebuild. Name or id of the image in C(bootflow_images) that the local disks are made from. Without it, each instance's own.
+      - A root disk that is a volume is written again where the image is another one than the volume was made from.
       - Read from the variable C(bootflow_rebuild_image).
+    type: str
+  revert_image:
+    description:
+      - Of C(revert), name or id of a snapshot or backup of the instance, where C(%(name)s) is the name of the instance. Its root disk goes back to it.
+      - Read from the variable C(bootflow_revert_image).
     type: str
   admin_password:
     description:
@@ -82,6 +98,58 @@ options:
     description:
       - Of C(rescue), the admin password that the config drives of the guests tell. An instance without config drive is refused with it.
       - Read from the variable C(bootflow_rescue_password), else one is generated for each.
+    type: str
+  snapshot_name:
+    description:
+      - Of C(snapshot), the name of the image, where C(%(name)s) is the name of the instance. An instance whose snapshot has this name is left alone.
+      - Read from the variable C(bootflow_snapshot_name).
+    type: str
+  snapshot_store:
+    description:
+      - Of C(snapshot), C(create_backup) and C(shelve), the store of C(bootflow_image_stores) that gets the image.
+      - Read from the variable C(bootflow_snapshot_store), else the first one.
+    type: str
+  snapshot_properties:
+    description:
+      - Of C(snapshot) and C(create_backup), properties of the image, texts. They take precedence over inherited ones.
+      - Read from the variable C(bootflow_snapshot_properties).
+    type: dict
+  backup_name:
+    description:
+      - Of C(create_backup), the name of the image, where C(%(name)s) is the name of the instance and C(%(date)s) the time. An image is made each time, also
+        of a name that a backup of the instance has.
+      - Read from the variable C(bootflow_backup_name).
+    type: str
+  backup_type:
+    description:
+      - Of C(create_backup), the type of the backup, as C(daily), of 1 to 255 characters. Each type has its own rotation.
+      - Read from the variable C(bootflow_backup_type).
+    type: str
+  backup_rotation:
+    description:
+      - Of C(create_backup), how many backups of this type each instance keeps. The oldest ones beyond that are deleted, with V(0) the new one, too.
+      - Read from the variable C(bootflow_backup_rotation).
+    type: int
+  shelved_offload_time:
+    description:
+      - Of C(shelve) and of C(shelve_offload) without a selection, how many seconds a shelved instance stays on its host. With V(0) it leaves the host at
+        once, with V(-1) it stays. An instance whose root is a volume leaves at once.
+      - Read from the variable C(bootflow_shelved_offload_time), else 0.
+    type: int
+  unshelve_availability_zone:
+    description:
+      - Of C(unshelve), the availability zone of instances without a host from now on.
+      - Read from the variable C(bootflow_unshelve_availability_zone), else each keeps the one that it has.
+    type: str
+  unshelve_unpin:
+    description:
+      - Of C(unshelve), the availability zone of instances without a host does not bind them any more.
+      - Read from the variable C(bootflow_unshelve_unpin), else false.
+    type: bool
+  unshelve_host:
+    description:
+      - Of C(unshelve), the compute host that instances without a host come to.
+      - Read from the variable C(bootflow_unshelve_host), else the scheduler chooses.
     type: str
   admin_password_dir:
     description:
@@ -104,11 +172,12 @@ options:
 notes:
   - Runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host, and
     M(bootflow.compute.instance_build) for guests that are reset or rescued, M(bootflow.compute.domain_rescue) for guests that
-    are rescued, with C(bootflow_images), M(bootflow.compute.domain_password) for passwords. A rebuild runs M(bootflow.compute.instance_disks),
+    are rescued, with C(bootflow_images), M(bootflow.compute.domain_password) for passwords, M(bootflow.compute.instance_snapshot) for images, with
+    C(bootflow_image_stores), M(bootflow.compute.domain_quiesce) where storage hosts make snapshots. A rebuild runs M(bootflow.compute.instance_disks),
     M(bootflow.compute.instance_cleanup) and then what a boot runs, with the variables C(bootflow_images), C(bootflow_pci_alias),
-    C(bootflow_allow_zero_disk_flavor) and C(bootflow_instances).
-  - O(phase=work) reads what O(phase=begin) returned from C(bootflow_operation_begun) of C(localhost), and O(phase=finish) reads C(bootflow_operated) of
-    the hosts; register them under these names.
+    C(bootflow_allow_zero_disk_flavor) and C(bootflow_instances). An unshelve runs what a boot runs, with the variables of the scheduler.
+  - Each step leaves its results for the next ones in the folder of this ansible-playbook process. The hosts of the next play are the result that
+    the playbook registers as C(bootflow_next).
 seealso:
   - module: bootflow.compute.domain_power
   - module: bootflow.compute.domain_rescue
@@ -120,31 +189,66 @@ EXAMPLES = r"""
   bootflow.compute.instance_operation:
     operation: stop
     names: [web-1, web-2]
-  register: bootflow_operation_begun
+  register: bootflow_next
 """
 
 RETURN = r"""
 ---
+compute:
+  description: Compute hosts of the next play.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+storage:
+  description: Storage hosts of the next play.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+freezing:
+  description: Compute hosts of guests whose file systems are to stand still while storage hosts make snapshots.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+cleaning:
+  description: Storage hosts that remove the snapshots of failed instances.
+  type: list
+  elements: str
+  returned: O(phase=settle)
+release:
+  description: Compute hosts of the play that disconnects root volumes, which storage hosts write again.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+images:
+  description: Hosts of the play that brings images of the stores of hosts, if there are some.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+lacking:
+  description: The file that is there once a host of that play lacks an image.
+  type: str
+  returned: O(phase=begin)
+stores:
+  description: Hosts of stores that receive what the compute hosts give.
+  type: list
+  elements: str
+  returned: O(phase=begin)
+uuids:
+  description: UUIDs of the instances of the operation.
+  type: list
+  elements: str
+  returned: O(phase=begin)
 ask:
   description: With O(ask), hosts that should report first. Nothing is begun where there are some.
   type: list
   elements: str
   returned: O(phase=begin)
   sample: [kvm1]
-run_limit:
-  description: The hosts within the limit of the run, where it has one.
-  type: list
-  elements: str
-  returned: O(phase=begin), with RV(ask)
-begun_at:
-  description: When it began, in seconds since the epoch. Hosts that work later than half a lease after it look whether the instances are this run's still.
-  type: float
-  returned: O(phase=begin), where it began
 instances:
-  description: The instances of the operation. Its outcome is there after O(phase=finish).
+  description: The instances of the operation.
   type: list
   elements: dict
-  returned: O(phase=begin) and O(phase=finish)
+  returned: O(phase=finish)
   contains:
     name:
       description: Name of the instance.
@@ -155,57 +259,42 @@ instances:
       type: str
       returned: always
     host:
-      description: Its compute host.
+      description: Its compute host; null of an instance that has left its host.
       type: str
       returned: always
     vm_state:
       description: Its state now, in check mode the one that it would have.
       type: str
-      returned: O(phase=finish)
+      returned: always
     power_state:
       description: Nova's number for what its host reports of the guest, or what the ledger has where it reports nothing.
       type: int
-      returned: O(phase=finish)
+      returned: always
     forced:
       description:
         - Whether the guest lost its power, as it had not shut down, or restarted, in time.
         - After C(unrescue), whether its definition is that of the ledger, as its own was lost or refused.
       type: bool
-      returned: O(phase=finish)
+      returned: always
     note:
-      description: Of a rebuild the image, and the one before where that is another.
+      description:
+        - Of a rebuild or revert the image; of a rebuild also the one before, where that is another.
+        - Of a snapshot, backup or shelve the image, of a backup also the deleted ones. Of an unshelve the image that it is built from, or its root volume.
       type: str
-      returned: O(phase=finish)
+      returned: always
+    image:
+      description: The image of a snapshot, backup, shelve or revert, with C(id) and C(name).
+      type: dict
+      returned: for a snapshot, backup or revert, and for a shelve unless the root is a volume
+    deleted_images:
+      description: The backups beyond the rotation that were, or in check mode would be, deleted, with C(id) and C(name), the oldest first.
+      type: list
+      elements: dict
+      returned: for a backup
     error:
       description: Why it failed, with C(code), C(status), C(message), C(remedy) and C(retryable); otherwise null.
       type: dict
-      returned: O(phase=finish)
-unchanged:
-  description:
-    - Selected instances that are already what the operation makes of them, with C(name), C(uuid), C(host), C(power_state) and C(silent),
-      which says that the host was asked and did not answer.
-  type: list
-  elements: dict
-  returned: O(phase=begin)
-hosts:
-  description: Hosts that have something to do.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-  sample: [kvm1, kvm2]
-storage_hosts:
-  description: Storage hosts that export volumes which a fault left without a connection.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-work:
-  description: What each of these hosts has to do.
-  type: dict
-  returned: O(phase=begin)
-outcomes:
-  description: The outcome of each instance of the host by its UUID, as M(bootflow.compute.domain_power) or M(bootflow.compute.domain) returns it.
-  type: dict
-  returned: O(phase=work)
+      returned: always
 failed_items:
   {description: ["What failed, each item with C(name), C(id), C(host), C(state),
     C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],

@@ -27,27 +27,9 @@ EXAMPLES = r"""
 ---
 - name: Remove deleted instances from the host
   bootflow.compute.instance_remove:
-  register: bootflow_removed
 """
 
 RETURN = r"""
 ---
-removed:
-  description: UUIDs of the instances that were removed from the host.
-  type: list
-  elements: str
-  returned: success
-parts:
-  description: Parts that were removed of instances that stay on the host, by UUID; what each was before a resize (C(old)), or was to become (C(new)).
-  type: dict
-  returned: when the host had something to remove
-problems:
-  description: Errors of instances that could not be removed, by UUID.
-  type: dict
-  returned: success
-journalled:
-  description: UUIDs of the failed instances whose journal has the traceback of an unexpected error already.
-  type: list
-  elements: str
-  returned: success
+{}
 """

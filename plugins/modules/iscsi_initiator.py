@@ -220,8 +220,8 @@ def main():
         outcome = make_connections(args["connections"], initiator, args["workers"], module.check_mode)
     except Exception as error:
         fail(module, error)
-    for volume_id, each in outcome["outcomes"].items():
-        for text in each.get("warnings") or ():
+    for volume_id, item in outcome["outcomes"].items():
+        for text in item.get("warnings") or ():
             module.warn("volume %s: %s" % (volume_id, text))
     module.exit_json(
         changed=any_changed(outcome["outcomes"]),

@@ -108,7 +108,7 @@ plan:
   elements: dict
   returned: success and state is migrated
   sample: [{"revision": "0020", "description": "First shape of the ledger"}]
-clean_first:
+ask:
   description:
     - Compute hosts with a pending cleanup that may still use a volume. The playbook boot lets them report before it accepts a
       request, so that a request for such a volume is accepted once they are back.

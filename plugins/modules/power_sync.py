@@ -37,10 +37,8 @@ options:
     type: bool
 notes:
   - Runs on the controller, inside the ansible-playbook process. With O(phase=ask) it runs M(bootflow.compute.domain_info) on the host.
-  - >-
-    The steps read what others returned from C(bootflow_power_begun), C(bootflow_power_others) and C(bootflow_operation_begun) of C(localhost), and
-    C(bootflow_power_asked), C(bootflow_operated) and C(bootflow_resumed) of the hosts; register them under these names, O(phase=sync) and O(phase=resume) as
-    C(bootflow_operation_begun), since M(bootflow.compute.instance_operation) reads it.
+  - Each step leaves its results for the next ones in the folder of this ansible-playbook process, O(phase=sync) and O(phase=resume) also for
+    M(bootflow.compute.instance_operation). The hosts of the next play are the result that the playbook registers as C(bootflow_next).
 seealso:
   - module: bootflow.compute.domain_info
   - module: bootflow.compute.instance_operation
@@ -51,83 +49,19 @@ EXAMPLES = r"""
 - name: Ask the host for the power states of its guests
   bootflow.compute.power_sync:
     phase: ask
-  register: bootflow_power_asked
 """
 
 RETURN = r"""
 ---
-hosts:
-  description: The hosts to ask, or hosts that have guests to stop.
+compute:
+  description: Compute hosts of the next play.
   type: list
   elements: str
-  returned: O(phase=begin), O(phase=others) and O(phase=sync)
-  sample: [kvm1, kvm2]
-others:
-  description: The hosts of the inventory that are not asked, unless an asked host has restarted.
-  type: list
-  elements: str
-  returned: O(phase=begin)
-answered:
-  description: Whether the host answered.
+  returned: O(phase=begin), O(phase=others), O(phase=sync) and O(phase=resume)
+again:
+  description: Whether O(phase=others), or O(phase=resume), has something to do.
   type: bool
-  returned: O(phase=ask)
-asked:
-  description: The hosts that answered.
-  type: list
-  elements: str
-  returned: O(phase=sync)
-asked_at:
-  description: When the host was asked, in seconds since the epoch.
-  type: float
-  returned: O(phase=ask), when it answered
-boot_id:
-  description: The kernel's name for the host's start.
-  type: str
-  returned: O(phase=ask), when it answered
-power_states:
-  description: As M(bootflow.compute.domain_info) returns them.
-  type: dict
-  returned: O(phase=ask), when it answered
-silent:
-  description: The hosts that did not answer.
-  type: list
-  elements: str
-  returned: O(phase=sync)
-begun_at:
-  description: When the stops and starts began, in seconds since the epoch.
-  type: float
-  returned: O(phase=sync) and O(phase=resume)
-compared:
-  description: How many instances the hosts that answered have in the ledger.
-  type: int
-  returned: O(phase=sync)
-counts:
-  description: The hosts whose numbers of instances in the ledger (C(ledger)) and of domains (C(host)) differ.
-  type: dict
-  returned: O(phase=sync)
-found:
-  description: The instances whose guests are not as the ledger has them, with C(name), C(uuid), C(host), C(vm_state), C(power_state), C(reported),
-    C(action) and C(reason).
-  type: list
-  elements: dict
-  returned: O(phase=sync)
-work:
-  description: What each of RV(hosts) has to stop; with O(phase=resume) what each of RV(hosts_to_resume) has to start.
-  type: dict
-  returned: O(phase=sync) and O(phase=resume)
-hosts_to_resume:
-  description: The hosts that restarted and have guests to start.
-  type: list
-  elements: str
-  returned: O(phase=sync) and O(phase=resume)
-resume:
-  description: What each of RV(hosts_to_resume) has to start.
-  type: dict
-  returned: O(phase=sync) and O(phase=resume)
-stops:
-  description: What each of RV(hosts) had to stop.
-  type: dict
-  returned: O(phase=resume)
+  returned: O(phase=begin) and O(phase=sync)
 instances:
   description: The instances whose guests were not as the ledger had them. In check mode, what would become of them.
   type: list

@@ -23,12 +23,12 @@ EXAMPLES = r"""
 ---
 - name: List the storage hosts with pending work
   bootflow.compute.storage_pending:
-  register: bootflow_storage_left
+  register: bootflow_next
 """
 
 RETURN = r"""
 ---
-hosts:
+storage:
   description: Storage hosts of the inventory with pending work.
   type: list
   elements: str

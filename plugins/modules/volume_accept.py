@@ -54,7 +54,7 @@ EXAMPLES = r"""
       - name: data
         size: 100
         volume_type: fast
-  register: accepted
+  register: bootflow_next
 """
 
 RETURN = r"""
@@ -74,10 +74,14 @@ unchanged:
   type: list
   elements: str
   returned: success
-stale_hosts:
+ask:
   description: Storage hosts that should report before scheduling.
   type: list
   elements: str
+  returned: success
+again:
+  description: Whether volumes are to be created.
+  type: bool
   returned: success
 errors: {description: "All errors of the request, each with its path, code, status, message and remedy.", type: list, elements: dict, returned: failure}
 """

@@ -56,7 +56,7 @@ EXAMPLES = r"""
 - name: Mark volumes as deleting
   bootflow.compute.volume_delete:
     volume_names: [data]
-  register: deleting
+  register: bootflow_next
 
 - name: Report the result
   bootflow.compute.volume_delete:
@@ -80,7 +80,7 @@ not_found:
   type: list
   elements: str
   returned: in the phase begin
-hosts:
+storage:
   description: Storage hosts with volumes to remove; empty in check mode.
   type: list
   elements: str

@@ -53,7 +53,7 @@ EXAMPLES = r"""
     volumes:
       - name: data
         size: 200
-  register: extending
+  register: bootflow_next
 """
 
 RETURN = r"""
@@ -68,17 +68,22 @@ unchanged:
   type: list
   elements: str
   returned: in the phase begin
-hosts:
+volume_ids:
+  description: Ids of all these volumes, which M(bootflow.compute.volume_report) reports.
+  type: list
+  elements: str
+  returned: in the phase begin
+storage:
   description: Storage hosts with work to do; empty in check mode.
   type: list
   elements: str
   returned: in the phase begin
-compute_hosts:
+compute:
   description: Compute hosts whose guests have such a volume; empty in check mode.
   type: list
   elements: str
   returned: in the phase begin
-stale_hosts:
+ask:
   description: Storage hosts that should report first.
   type: list
   elements: str

@@ -132,7 +132,7 @@ def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     args = module.params
     try:
-        found = empty(
+        report = empty(
             args["volume_group"],
             checked_lvm_name(args["thin_pool"] or args["volume_group"] + "-pool", "thin pool"),
             args["images"],
@@ -143,12 +143,12 @@ def main():
         )
     except Exception as error:
         fail(module, error)
-    before = [image["name"] for image in found["images"]]
+    before = [image["name"] for image in report["images"]]
     diff = {
         "before": {"images": before},
-        "after": {"images": [name for name in before if name not in found["removed"]]},
+        "after": {"images": [name for name in before if name not in report["removed"]]},
     }
-    module.exit_json(changed=bool(found["removed"]), diff=diff, **found)
+    module.exit_json(changed=bool(report["removed"]), diff=diff, **report)
 
 
 if __name__ == "__main__":

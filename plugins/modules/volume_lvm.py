@@ -60,8 +60,10 @@ options:
           - V(present) creates the item if it does not exist.
           - V(extended) grows an existing volume to O(volumes[].size_gb), also while it is in use.
           - V(absent) wipes and removes the item. A volume that is in use or has snapshots is rejected.
+          - V(reimaged) writes an existing volume again from O(volumes[].image_id), whatever it was made from. A volume that is in use is rejected. After a
+            failure whose outcome has C(changed), its former content is lost; it stays, marked as incomplete.
         type: str
-        choices: [present, extended, absent]
+        choices: [present, extended, absent, reimaged]
         default: present
       size_gb:
         description: Size in GiB. By default the size of the source volume or snapshot.
@@ -238,7 +240,7 @@ outcomes:
       type: bool
       returned: always
     action:
-      description: Action, one of V(create), V(redo) (the item was incomplete), V(activate), V(extend), V(remove), V(nothing).
+      description: Action, one of V(create), V(redo) (the item was incomplete), V(reimage), V(activate), V(extend), V(remove), V(nothing).
       type: str
       returned: success
     name:
@@ -295,7 +297,7 @@ def argument_spec():
     volume = {
         "id": {"type": "str", "required": True},
         "kind": {"type": "str", "choices": ["volume", "snapshot"], "default": "volume"},
-        "state": {"type": "str", "choices": ["present", "extended", "absent"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "extended", "absent", "reimaged"], "default": "present"},
         "size_gb": {"type": "int"},
         "project": {"type": "str"},
         "image_id": {"type": "str"},

@@ -14,7 +14,7 @@ description:
   - >-
     Last stage of creating or extending volumes. Prints a table of the volumes, and fails if one of them does not match
     the request, with the errors of the backends and their remedies. With O(volume_ids) it fails, too, if a guest of an extended volume does not
-    have its new size yet; the error is that of the task that registered C(bootflow_volumes_grown) on its host.
+    have its new size yet; the error is that of M(bootflow.compute.compute_attachments) on its host in this run.
   - >-
     Volumes of this run that are still waiting after the last round end in error here.
 author: bootflow.compute authors (@bootflow)

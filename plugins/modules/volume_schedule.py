@@ -34,7 +34,7 @@ options:
   phase:
     description:
       - V(schedule) chooses the backends and reserves their capacity.
-      - V(refresh) between two rounds lists the storage hosts that should report before the next one in RV(stale_hosts).
+      - V(refresh) between two rounds lists the storage hosts that should report before the next one in RV(ask).
     type: str
     choices: [refresh, schedule]
     default: schedule
@@ -55,21 +55,21 @@ EXAMPLES = r"""
 ---
 - name: Schedule the accepted volumes
   bootflow.compute.volume_schedule:
-  register: scheduled
+  register: bootflow_next
 """
 
 RETURN = r"""
 ---
-unfinished:
-  description: Whether volumes of this run are not yet created, so that another round is needed.
+again:
+  description: Whether volumes of this run are not yet created, so that another round is needed. After O(phase=schedule) only O(phase=refresh) knows.
   type: bool
-  returned: success and phase is refresh
-stale_hosts:
+  returned: when not in check mode
+ask:
   description: Storage hosts that should report before the next round, because volumes wait for a backend. Silent ones are not listed.
   type: list
   elements: str
   returned: success and phase is refresh
-hosts:
+storage:
   description: Storage hosts with work to do for this run.
   type: list
   elements: str

@@ -81,7 +81,7 @@ unchanged:
   type: list
   elements: str
   returned: in the phase begin
-hosts:
+storage:
   description: Storage hosts with work to do; empty in check mode.
   type: list
   elements: str
@@ -96,7 +96,7 @@ left:
   type: list
   elements: dict
   returned: in the phase finish
-stale_hosts:
+ask:
   description: Storage hosts that should report first.
   type: list
   elements: str

@@ -141,6 +141,28 @@ def test_other_disks_under_the_same_guest(compute: ComputeHost, tmp_path: Path) 
 
 
 @pytest.mark.long
+def test_images_of_it(compute: ComputeHost, tmp_path: Path) -> None:
+    """While it runs and while it is off. The image of the running guest boots, and AppArmor has refused nothing."""
+    flow = Confined([compute], tmp_path)
+    (tmp_path / "images").mkdir()
+    flow.variables["bootflow_image_stores"] = [{"name": "here", "path": str(tmp_path / "images")}]
+    flow.begin()
+    uuid, begun, denied = flow.row["uuid"], ticks(flow.said())[-1], flow.denied()
+    flow.operate("snapshot", bootflow_snapshot_name="live")
+    flow.runs()
+    seen = [tick for tick in ticks(flow.said()) if tick >= begun]
+    assert seen == list(range(begun, seen[-1] + 1)), "it went on counting"
+    assert "mirror" not in compute.virsh("dumpxml", uuid) and compute.sh("ls -A %s/_snapshots" % INSTANCES) == ""
+    flow.operate("stop", bootflow_shutdown_timeout=0)
+    flow.operate("snapshot", bootflow_snapshot_name="off")
+    assert flow.denied() == denied
+    flow.gone()
+    flow.name = "copy"
+    flow.begin(image="live")
+    flow.gone()
+
+
+@pytest.mark.long
 def test_interfaces_come_and_go(compute: ComputeHost, tmp_path: Path) -> None:
     flow = Confined([compute], tmp_path)
     flow.begin()

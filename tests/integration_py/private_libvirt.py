@@ -25,6 +25,7 @@ from pathlib import Path
 
 _TREES = ("/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt", "/run")
 _QEMU_CONF = "cgroup_controllers = [ ]\n"
+_KVM_DEVICE = Path(__file__).resolve().parents[1] / "lab" / "kvm_device.py"
 
 
 class PrivateLibvirt:
@@ -123,6 +124,7 @@ def _init(folder, name):
     )
     _write("/etc/libvirt/virtlogd.conf", "")
     _write("/etc/libvirt/qemu.conf", _QEMU_CONF)
+    subprocess.run([sys.executable, _KVM_DEVICE], check=True)
     subprocess.run(["virtlogd", "-d"], check=True)
     subprocess.run(["libvirtd", "-d"], check=True)
     _until_answers()

@@ -539,6 +539,13 @@ def test_virt_type_settings(host):
             assert answer["failed"] and answer["error_code"] == "HypervisorUnavailable"
 
 
+def reported_networks(host):
+    """Of each libvirt network whether it is active and starts with the host, and the Linux bridges."""
+    node = host.modules("compute_node_info", instances_path=host.path, virt_type="qemu")["compute_node"]
+    libvirt = {n["name"]: (n["active"], n["autostart"]) for n in node["networks"]["network"]}
+    return libvirt, {n["name"] for n in node["networks"]["bridge"]}
+
+
 def test_networks(host):
     wanted = [
         {
@@ -567,7 +574,8 @@ def test_networks(host):
     made = host.modules("virtual_network", diff=True, networks=wanted)
     results = made["outcomes"]
     assert {n: (r.get("error") or {}).get("code") for n, r in results.items()} == {
-        "private": None, "alone": None, "missing": "NetworkError", "hostbridge": None, "nobridge": "NetworkError", "evil": "InvalidInput",
+        "private": None, "alone": None, "missing": "HostLacksNetwork", "hostbridge": None, "nobridge": "HostLacksNetwork",
+        "evil": "InvalidInput",
         "wrong": "InvalidInput",
     }  # fmt: skip
     assert results["nobridge"]["error"]["message"] == "Linux bridge lo does not exist on " + host.libvirt.name
@@ -595,7 +603,10 @@ def test_networks(host):
     assert host.virsh("net-list", "--all", "--name").split() == ["bf-alone", "bf-private"]
     host.virsh("net-destroy", "bf-private")
     stopped = host.modules("virtual_network", networks=[{"name": "bf-private"}])["outcomes"]["bf-private"]
-    assert stopped["error"]["code"] == "NetworkError" and "not active" in stopped["error"]["message"]
+    assert stopped["error"]["code"] == "HostLacksNetwork" and "not active" in stopped["error"]["message"]
+    networks, bridges = reported_networks(host)
+    assert networks == {"bf-alone": (True, True), "bf-private": (False, True)}, "the scheduler knows it as well"
+    assert "bf-alone0" in bridges and results["private"]["bridge"] not in bridges and "lo" not in bridges
     again = host.modules("virtual_network", networks=wanted[:1])["outcomes"]["private"]
     assert again["started"] and not again["defined"]
     for name in ("bf-private", "bf-alone"):

@@ -14,7 +14,18 @@ import pytest
 from flow import ROOT, run_plainly
 
 # Imported by others, and prepare, which does on each host what has to be done there: a limit without localhost is right.
-IMPORTED = {"refresh", "report", "round", "live_again", "live_round", "volume_refresh", "volume_round", "operation"}
+IMPORTED = {
+    "refresh",
+    "report",
+    "round",
+    "image_round",
+    "live_again",
+    "offload",
+    "live_round",
+    "volume_refresh",
+    "volume_round",
+    "operation",
+}
 WITHOUT_LEDGER = {*IMPORTED, "prepare", "init"}
 PLAYBOOKS = sorted({p.stem for p in (ROOT / "playbooks").glob("*.yml")} - WITHOUT_LEDGER)
 INVENTORY = """

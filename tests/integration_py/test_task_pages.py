@@ -42,6 +42,9 @@ ELSEWHERE = {
     "resize-and-migrate": "as operations: test_moves.py, test_resize_here.py, test_resized_disks.py; grow-a-disk types a resize",
     "live-migration": "as operations: test_live_migration.py; service-a-host migrates live",
     "recovery": "as operations: test_evacuate.py, test_crash.py; service-a-host types an evacuation",
+    "images": "it needs stores of images: tests/simulated_py/test_images.py, tests/unit/plugins/plugin_utils/images",
+    "snapshots": "as operations, and it needs a store of images: test_snapshots.py, test_revert.py, test_stores_of_hosts.py",
+    "shelve": "as snapshots: test_shelve.py",
     "volumes": "it needs a storage host: tests/storage_py/test_volume_playbooks.py",
     "volumes-by-hand": "it needs a storage host: tests/storage_py/test_volumes_by_hand.py",
 }
@@ -59,6 +62,7 @@ INSTEAD = {
 }
 NOT_TYPED = {
     "db.example.org": "it needs a PostgreSQL: tests/unit/plugins/module_utils/ledger/db/test_backup.py",
+    "bootflow.compute,51acb29f": "its ledger is older: tests/unit/plugins/module_utils/ledger/migrations/test_migrations.py",
     "bootflow.compute.volume_extend": "it needs a storage host: tests/storage_py/test_volume_playbooks.py",
     "bootflow.compute.attach_interface": "it needs a second network: test_interfaces.py",
     "bootflow.compute.detach_interface": "it needs a second network: test_interfaces.py",
@@ -313,6 +317,7 @@ def install(person: Person) -> None:
     person.environment["PATH"] = "%s/bootflow-env/bin:%s" % (person.home, person.environment["PATH"])
     del person.environment["ANSIBLE_COLLECTIONS_PATH"]  # from here on the installed copy is the one that works
     person.type("ansible-galaxy collection install ~/bootflow")
+    person.type("cd ~/machines")
 
 
 @pytest.mark.long

@@ -682,6 +682,7 @@ def host_init(lab, name):
             if os.path.exists(path):
                 with open(path, "w", encoding="ascii") as file:
                     file.write("1\n")
+        run(sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "kvm_device.py"))
         run("virtlogd", "-d")
         run("libvirtd", "-d")
         run(*sshd_command(lab.directory, name))

@@ -9,6 +9,8 @@ The state is plain data. Marks of folders, conditions of removals and outcomes o
 
 from __future__ import annotations
 
+import hashlib
+import time
 import typing as t
 import uuid as uuid_module
 
@@ -24,6 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.po
     RUNNING,
     SHUTDOWN,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.on_hosts import HostNetwork
 
 Arguments = t.Mapping[str, t.Any]
 Result = t.Dict[str, t.Any]
@@ -47,11 +50,15 @@ class HostModel:
         self.domains: dict[str, dict[str, t.Any]] = state["domains"]
         self.folders: dict[str, dict[str, t.Any]] = state["folders"]
         self.networks: dict[str, dict[str, t.Any]] = state["networks"]
+        self.volumes: dict[str, int] = state.setdefault("volumes", {})  # sizes in GiB of logical volumes
+        self.targets: list[str] = state.setdefault("targets", [])  # volumes
+        self.files: dict[str, dict[str, str]] = state["files"]  # of stores of images: directory -> image id -> sha256
+        self.images: dict[str, t.Any] = state["images"]  # that came from other hosts: whom they would have come from
         self.item_faults = item_faults or {}
 
     @staticmethod
     def empty(name: str) -> dict[str, t.Any]:
-        """The state of a host without guests. Tests change its facts."""
+        """The state of a host without guests. Tests change its facts: ``bridges`` are names, ``libvirt_networks`` have whether each is active."""
         ids = [str(uuid_module.uuid5(uuid_module.NAMESPACE_DNS, name + each)) for each in ("", ".boot")]
         facts = {
             "hypervisor_hostname": name,
@@ -62,7 +69,7 @@ class HostModel:
             "local_gb": 400,
             "arch": "x86_64",
         }
-        return {"facts": facts, "domains": {}, "folders": {}, "networks": {}}
+        return {"facts": facts, "domains": {}, "folders": {}, "networks": {}, "files": {}, "images": {}}
 
     # --- what a host reports ------------------------------------------------------------------------------------------
 
@@ -81,6 +88,7 @@ class HostModel:
             if move_mark.is_complete(folders.get(u, {}).get("mark", ""), u in built)
         ]
         del facts["arch"]
+        bridges, there = facts.pop("bridges", ()), facts.pop("libvirt_networks", {})
         node = {
             **facts,
             "host_ip": "",
@@ -104,12 +112,19 @@ class HostModel:
             "isolated_disks": [],
             "metrics": {},
             "emulators": {arch: "/usr/bin/qemu-system-%s" % arch},
-            "machine_types": {arch: ["pc", "q35"]},
+            "machine_types": {arch: ["pc", "pc-q35-9.0", "q35"]},
             "uefi": True,
             "cpu_models": ["EPYC"],
             "unknown_cpu_flags": [],
-            "initiator": None,
+            "initiator": facts.get("initiator"),
             "qemu_iscsi": False,
+            "networks": {
+                "bridge": [{"name": name, "active": True} for name in bridges],
+                "network": [
+                    {"name": name, "active": active, "autostart": active}
+                    for name, active in {**there, **dict.fromkeys(self.networks, True)}.items()
+                ],
+            },
             "stats": {"disk_backend": arguments["disk_backend"]},
             "virt_type": "kvm",
             "virt_type_reason": "simulated",
@@ -199,6 +214,15 @@ class HostModel:
         def network(wanted: Arguments) -> Result:
             kind, source = wanted.get("type") or "network", wanted.get("source") or wanted["name"]
             define = bool(wanted.get("manage")) and source not in self.networks
+            if not wanted.get("manage"):
+                there = {
+                    "bridge": dict.fromkeys(self.facts.get("bridges", ()), True),
+                    "network": {**self.facts.get("libvirt_networks", {}), **dict.fromkeys(self.networks, True)},
+                }
+                needed = HostNetwork(kind, source, wanted["name"])
+                lack = needed.lack(there)
+                if lack:
+                    raise needed.refusal(lack, self.name)
             if define:
                 self.networks[source] = {"ours": True, "reservations": {}}
             bridge = source if kind == "bridge" else "virbr1"
@@ -232,6 +256,9 @@ class HostModel:
             if not folder["mark"] and wanted.get("made_at"):
                 folder["mark"] = move_mark.made_at(wanted["made_at"])
             sizes = {d["name"]: (d.get("size_gb") or 0) * GIB + (d.get("size_mb") or 0) * MIB for d in wanted["disks"]}
+            if wanted.get("replacement"):
+                folder["replacement"] = wanted["disks"][0]["image_id"]
+                return {"changed": True, "disks": []}
             changed = not sizes.keys() <= folder["disks"].keys()
             folder["disks"] = {**sizes, **folder["disks"]}
             found = [
@@ -332,6 +359,8 @@ class HostModel:
                     return {"changed": False, "removed": [], "kept": True}
             elif wanted["due_at"] and move_mark.began_at(mark) > wanted["due_at"]:
                 raise errors.Conflict(message="instance %s came to %s after this cleanup was due" % (uuid, self.name))
+            if wanted.get("without_power") and there and self.domains[uuid]["power_state"] == RUNNING:
+                raise errors.Conflict(message="the guest of instance %s has power on %s" % (uuid, self.name))
             removed = []
             domain = self.domains.pop(uuid, None)
             if domain is not None:
@@ -347,6 +376,37 @@ class HostModel:
             return {"changed": bool(removed), "removed": removed}
 
         return self._batch("instance_cleanup", {i["uuid"]: i for i in arguments["instances"]}, remove)
+
+    # --- images that go from host to host -------------------------------------------------------------------------------
+
+    def image_relay(self, arguments: Arguments) -> Result:
+        def offered(image: Arguments) -> Result:
+            if image.get("serves") and image.get("path_on_host"):
+                folder, _slash, name = image["path_on_host"].rpartition("/")
+                if name not in self.files.get(folder, {}):
+                    raise errors.ImageNotReadable(image_id=image["name"], reason="%s is gone" % image["path_on_host"])
+                return {"state": "whole", "bytes": 5, "port": arguments["first_port"], "fingerprint": "0" * 64}
+            state = "has" if self.images.get(image["id"], {}).get("there") else "lacks"
+            return {"state": state, "bytes": 0, "port": arguments["first_port"], "fingerprint": "0" * 64}
+
+        def connected(image: Arguments) -> Result:
+            self.images[image["id"]] = {"tasks": image["tasks"], "there": False}
+            return {}
+
+        def collected(image: Arguments) -> Result:
+            tasks = self.images[image["id"]]["tasks"]
+            if tasks.get("error"):
+                raise errors.from_dict(tasks["error"])
+            self.images[image["id"]]["there"] = True
+            return {
+                "changed": True,
+                "bytes": GIB,
+                "source": [*tasks["before"], {"name": "web"}][0]["name"],
+                "wrong": {},
+            }
+
+        one = {"offered": offered, "connected": connected, "collected": collected}[arguments["state"]]
+        return self._batch("image_relay", {i["id"]: i for i in arguments["images"]}, one)
 
     # --- disks that go from host to host --------------------------------------------------------------------------------
 
@@ -387,6 +447,158 @@ class HostModel:
 
     # --- what all of them use -------------------------------------------------------------------------------------------
 
+    # --- volumes ------------------------------------------------------------------------------------------------------
+
+    def storage_backend_info(self, arguments: Arguments) -> Result:
+        return {"changed": False, "backends": {b["name"]: self._capacity() for b in arguments["backends"]}}
+
+    def volume_lvm(self, arguments: Arguments) -> Result:
+        def volume(wanted: Arguments) -> Result:
+            if wanted["state"] == "absent":
+                self.volumes.pop(wanted["id"], None)
+                return {"changed": True, "action": "remove", "size": 0}
+            again = wanted["state"] == "reimaged"
+            if again and wanted["id"] in self.targets:
+                raise errors.VolumeIsBusy(message="volume-%s is in use" % wanted["id"])
+            self.volumes[wanted["id"]] = size = wanted["size_gb"] or 0  # a thin snapshot has none
+            return {
+                "changed": True,
+                "action": "reimage" if again else "create",
+                "path": "/dev/x/" + wanted["id"],
+                "size": size * GIB,
+            }
+
+        result = self._batch("volume_lvm", {v["id"]: v for v in arguments["volumes"]}, volume)
+        return {**result, "backend": self._capacity()}
+
+    def iscsi_target(self, arguments: Arguments) -> Result:
+        def target(wanted: Arguments) -> Result:
+            volume = wanted["volume_id"]
+            self.targets[:] = [v for v in self.targets if v != volume]
+            if wanted["state"] == "absent":
+                return {"changed": True}
+            self.targets.append(volume)
+            iqn = "iqn.2010-10.org.openstack:volume-" + volume
+            return {"changed": True, "iqn": iqn, "lun": 0, "portals": ["192.0.2.1:3260"]}
+
+        return self._batch("iscsi_target", {e["volume_id"]: e for e in arguments["exports"]}, target)
+
+    def iscsi_initiator(self, arguments: Arguments) -> Result:
+        def connect(wanted: Arguments) -> Result:
+            connected = wanted["state"] != "disconnected"
+            return {"changed": True, **({"path": "/dev/disk/by-path/" + wanted["volume_id"]} if connected else {})}
+
+        return self._batch("iscsi_initiator", {c["volume_id"]: c for c in arguments["connections"]}, connect)
+
+    def domain_disk(self, arguments: Arguments) -> Result:
+        return self._batch("domain_disk", {d["id"]: d for d in arguments["disks"]}, lambda _wanted: {"changed": True})
+
+    def _capacity(self) -> Result:
+        used = float(sum(self.volumes.values()))
+        return {
+            "total_capacity_gb": 100.0,
+            "free_capacity_gb": 100.0 - used,
+            "provisioned_capacity_gb": used,
+            "allocated_capacity_gb": used,
+            "thin_provisioning_support": False,
+            "boot_id": self.facts["boot_id"],
+            "read_at": time.monotonic(),
+            "error": None,
+        }
+
+    def image_file(self, arguments: Arguments) -> Result:
+        """Files of a store of images: of a source only its checksum is known."""
+        files = self.files.setdefault(arguments["path"], {})
+
+        def put(image: Arguments) -> Result:
+            files[image["id"]] = image["checksum"].rpartition(":")[2]
+            size = image["size"] if image.get("giver") else 5
+            return {"changed": True, "size": size, "checksum": files[image["id"]]}
+
+        def remove(image_id: str) -> Result:
+            return {"changed": files.pop(image_id, None) is not None}
+
+        removed = self._batch("image_file", {i: i for i in arguments["removed"]}, remove)
+        written = self._batch("image_file", {i["id"]: i for i in arguments["images"]}, put)
+        outcomes = {**removed["outcomes"], **written["outcomes"]}
+        return {"changed": removed["changed"] or written["changed"], "outcomes": outcomes}
+
+    def instance_snapshot(self, arguments: Arguments) -> Result:
+        """Images of instances: the bytes of each follow from the id of the image."""
+        folder = arguments.get("path") or "%s/_snapshots" % arguments["instances_path"]
+
+        def take(wanted: Arguments) -> Result:
+            domain = self._domain(wanted["uuid"], "The domain is gone from the host.")
+            content = disk_content(wanted["image_id"])
+            checksum = hashlib.sha256(content).hexdigest()
+            self.files.setdefault(folder, {})[wanted["image_id"]] = checksum
+            return {
+                "changed": True,
+                "power_state": domain["power_state"],
+                "disk_format": arguments.get("image_format") or "qcow2",
+                "live": domain["power_state"] != SHUTDOWN,
+                "quiesced": wanted["quiesce"] != "no",
+                "size": len(content),
+                "checksum": checksum,
+                "path": "%s/%s" % (folder, wanted["image_id"]),
+                "seconds": 0.0,
+            }
+
+        return self._batch("instance_snapshot", {i["uuid"]: i for i in arguments["instances"]}, take)
+
+    def domain_quiesce(self, arguments: Arguments) -> Result:
+        def quiesce(wanted: Arguments) -> Result:
+            domain = self._domain(wanted["uuid"], "The domain is gone from the host.")
+            token = {"token": "word"} if arguments["state"] == "frozen" else {}
+            return {"changed": True, "power_state": domain["power_state"], "quiesced": True, **token}
+
+        return self._batch("domain_quiesce", {d["uuid"]: d for d in arguments["domains"]}, quiesce)
+
+    def volume_lvm_image(self, arguments: Arguments) -> Result:
+        """Images of volumes, as of instances. In check mode nothing is written."""
+        folder = arguments.get("path") or arguments["own"]
+
+        def take(wanted: Arguments) -> Result:
+            if wanted["id"] not in self.volumes:
+                raise errors.VolumeNotFound(volume_id=wanted["id"])
+            content = disk_content(wanted["image_id"])
+            checksum = hashlib.sha256(content).hexdigest()
+            self.files.setdefault(folder, {})[wanted["image_id"]] = checksum
+            return {
+                "changed": True,
+                "disk_format": wanted["disk_format"],
+                "size": len(content),
+                "checksum": checksum,
+                "path": "%s/%s" % (folder, wanted["image_id"]),
+                "seconds": 0.0,
+            }
+
+        return self._batch("volume_lvm_image", {v["id"]: v for v in arguments["volumes"]}, take)
+
+    def instance_disks_revert(self, arguments: Arguments) -> Result:
+        """Root disks that go back to images: ``root_image`` of a folder is the last one."""
+        state = arguments["state"]
+
+        def step(wanted: Arguments) -> Result:
+            domain, folder = (
+                self._domain(wanted["uuid"], "The domain is gone from the host."),
+                self.folders[wanted["uuid"]],
+            )
+            power = {"power_state": domain["power_state"]}
+            if state == "checked":
+                return {"changed": True, **power}
+            image = folder.pop("replacement", None)
+            if state == "undone":
+                return {"changed": image is not None}
+            if domain["power_state"] != SHUTDOWN:
+                raise errors.Conflict(message="the guest of instance %s runs with the disk" % wanted["uuid"])
+            if image is None:
+                raise errors.InvalidDiskInfo(reason="nothing was made to take the place of the disk")
+            folder["root_image"] = image
+            return {"changed": True, "reverted": True, **power}
+
+        return self._batch("instance_disks_revert", {i["uuid"]: i for i in arguments["instances"]}, step)
+
     def _folder(self, uuid: str, ledger: str = "") -> dict[str, t.Any]:
         return self.folders.setdefault(uuid, {"mark": "", "ledger": ledger, "disks": {}})
 
@@ -406,6 +618,11 @@ class HostModel:
             except errors.BootflowError as e:
                 outcomes[key] = {"changed": False, "error": e.between_hosts()}
         return {"changed": any(outcome["changed"] for outcome in outcomes.values()), "outcomes": outcomes}
+
+
+def disk_content(image_id: str) -> bytes:
+    """The bytes of an image of an instance."""
+    return ("disk of image %s" % image_id).encode() * 100
 
 
 def parsed(xml: str) -> t.Any:
@@ -440,13 +657,24 @@ MODULES: dict[str, t.Callable[[HostModel, Arguments], Result]] = {
         "config_drive",
         "domain",
         "domain_console",
+        "domain_disk",
         "domain_info",
         "domain_power",
+        "domain_quiesce",
+        "image_file",
+        "image_relay",
         "instance_build",
         "instance_cleanup",
         "instance_disks",
         "instance_disks_fetch",
         "instance_disks_offer",
+        "instance_disks_revert",
+        "instance_snapshot",
+        "iscsi_initiator",
+        "iscsi_target",
+        "storage_backend_info",
         "virtual_network",
+        "volume_lvm",
+        "volume_lvm_image",
     )
 }

@@ -94,6 +94,15 @@ class Host(SimulatedHost):
         return dict(self.read()["model"]["folders"])
 
     @property
+    def files(self) -> dict[str, dict[str, str]]:
+        """Files of stores of images: directory -> image id -> sha256."""
+        return dict(self.read()["model"]["files"])
+
+    @property
+    def images(self) -> dict[str, t.Any]:
+        return dict(self.read()["model"]["images"])
+
+    @property
     def reservations(self) -> dict[str, str]:
         """MAC address -> IP address, of all networks."""
         networks = self.read()["model"]["networks"].values()
@@ -117,6 +126,9 @@ class Host(SimulatedHost):
 
 class Site(Flow):
     """One ledger, one catalogue, simulated hosts. Variables of playbooks are given without their prefix."""
+
+    #: Hosts that are storage hosts, too.
+    storage: t.Sequence[str] = ()
 
     def __init__(self, folder: Path, home: Path, names: t.Sequence[str] = HOSTS):
         self.folder = folder
@@ -144,7 +156,11 @@ class Site(Flow):
             "bootflow_ram_allocation_ratio": 1.0,
         }
         group = {"hosts": self.of_hosts, "vars": simulated}
-        Path(self.lab.inventory).write_text(json.dumps({"all": {"children": {"bootflow_compute": group}}}))
+        backends = {"bootflow_storage_backends": [{"name": "lvm"}], "bootflow_storage_ip": "192.0.2.1"}
+        groups = {"bootflow_compute": group, "bootflow_storage": {"hosts": dict.fromkeys(self.storage, backends)}}
+        Path(self.lab.inventory).write_text(
+            json.dumps({"all": {"children": groups if self.storage else {"bootflow_compute": group}}})
+        )
         self.calls += 1
         path = self.folder / ("variables-%d.json" % self.calls)
         path.write_text(json.dumps({**self.variables, **variables}))

@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import json
+import typing as t
+
 import pytest
 from printed import changed
-from simulated_site import HOSTS, Site, entry
+from simulated_site import HOSTS, IMAGE, Site, entry
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 
@@ -170,3 +173,66 @@ def test_a_killed_run_is_continued_by_the_next(site: Site, after: bool) -> None:
     assert site.query("SELECT count(*) AS n FROM claims")[0]["n"] == 1
     site.play("delete", names=["web"])
     assert site.residue() == {}
+
+
+LARGE = {**IMAGE, "checksum": "sha256:" + "0" * 64}
+
+
+def test_a_large_image_comes_to_the_hosts_of_a_boot_from_host_to_host(site: Site) -> None:
+    site.boots(entry("web", count=3), images=[LARGE])
+    assert {state for state, _host in site.places().values()} == {"active"}
+    asked = {
+        name: [m for m in modules if m in ("image_relay", "instance_build")] for name, modules in site.asked().items()
+    }
+    assert asked == dict.fromkeys(HOSTS, ["image_relay"] * 3 + ["instance_build"])
+    tasks = [next(iter(host.images.values()))["tasks"] for host in site.hosts.values()]
+    assert sorted(len(t["before"]) for t in tasks) == [0, 1, 2] and all(t["may_fetch"] and not t["root"] for t in tasks)
+    # The hosts have it now: they are asked once more, and nothing else.
+    output = site.boots(entry("db", count=3), images=[LARGE])
+    assert "from other hosts" not in output
+    again = [[m for m in modules if m == "image_relay"] for modules in site.asked().values()]
+    assert again == [["image_relay"] * 4] * 3
+
+
+def test_hosts_that_refuse_a_large_image_from_others_get_it_by_themselves(site: Site) -> None:
+    for host in site.hosts.values():
+        host.items_fail("image_relay", errors.DiskFull(host="h", path="/", reason="image debian needs 1 MiB"))
+    output = site.boots(entry("web", count=3), images=[LARGE])
+    assert "needs 1 MiB" in output and {state for state, _host in site.places().values()} == {"active"}
+    site.boots(entry("db", count=3), images=[LARGE], image_relay=False)
+    assert {modules.count("image_relay") for modules in site.asked().values()} == {1}
+
+
+def test_a_host_that_is_silent_takes_no_part_in_giving_a_large_image(site: Site) -> None:
+    site.hosts["kvm2"].is_silent("image_relay", times=1)
+    output = site.boots(entry("web", count=3), images=[LARGE])
+    assert "kvm2: images do not come from other hosts" in output
+    assert {state for state, _host in site.places().values()} == {"active"}
+    names = [next(iter(site.hosts[name].images.values()))["tasks"]["before"] for name in ("kvm1", "kvm3")]
+    assert "kvm2" not in str(names)
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [{}, {"state": "lacks", "bytes": 0, "port": 49216}, {"state": "lacks", "bytes": 0, "port": 0, "fingerprint": ""}],
+)
+def test_a_host_whose_offer_of_a_large_image_cannot_be_read_takes_no_part(site: Site, offer: dict[str, t.Any]) -> None:
+    site.boots(entry("db", count=3), images=[LARGE])
+    (image_id,) = site.hosts["kvm2"].images
+    for host in site.hosts.values():
+        with host.state() as state:
+            state["model"]["images"].clear()
+    outcomes = {image_id: offer, "another": {"state": "lacks"}}
+    site.hosts["kvm2"].says("image_relay", json.dumps({"changed": True, "outcomes": outcomes}), times=1)
+    output = site.boots(entry("web", count=3), images=[LARGE])
+    assert "kvm2: images do not come from other hosts: The answer of host kvm2 to image_relay is invalid" in output
+    assert {state for state, _host in site.places().values()} == {"active"}
+    names = [site.hosts[name].images[image_id]["tasks"]["before"] for name in ("kvm1", "kvm3")]
+    assert "kvm2" not in str(names) and sorted(map(len, names)) == [0, 1]
+
+
+def test_a_host_that_tells_nothing_of_a_large_image_builds_nevertheless(site: Site) -> None:
+    site.hosts["kvm2"].says("image_relay", json.dumps({"changed": False, "outcomes": {}}))
+    output = site.boots(entry("web", count=3), images=[LARGE])
+    assert "kvm2: image debian: the module gave no answer for" in output
+    assert {state for state, _host in site.places().values()} == {"active"}

@@ -137,6 +137,58 @@ def test_rebuilt_guests_log_in_to_their_volumes_as_before(volumes: VolumeFlow) -
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", ["thick", "thin"])
+def test_a_root_volume_is_written_again_from_another_image(volumes: VolumeFlow, kind: str) -> None:
+    """It keeps its id, and its snapshot. An image that does not come leaves the guest its disk."""
+    (image,) = volumes.variables["bootflow_images"]
+    bad = {**image, "name": "bad", "checksum": "sha256:" + "0" * 64}
+    newer = {**image, "name": "newer", "properties": {"os_distro": "bootflow"}}
+    volumes.variables["bootflow_images"] = [image, newer, bad]
+    mark = "#!/bin/sh\necho MINE | dd of=/dev/vda bs=512 seek=2000000 count=1 conv=sync,notrunc 2>/dev/null\nsync\necho MARKED >/dev/console\n"
+    wanted = on_volume("db", root(volume_type=kind), user_data=mark)
+    volumes.boot(wanted, **READY)
+    row, (before,) = volumes.instances()["db"], volumes.volumes()
+    volumes.until_console(row, "MARKED")
+    # The thick group has no room for another one.
+    snapshots = [{"name": "monday", "volume": before["id"], "force": True}] if kind == "thin" else []
+    if snapshots:
+        assert volumes.run("volume_snapshot", bootflow_snapshots=snapshots).returncode == 0
+    path = "/dev/%s/volume-%s" % (GROUPS[kind], before["id"])
+
+    def at_mark() -> str:
+        return volumes.storage.sh(
+            "dd if=%s bs=512 skip=2000000 count=1 iflag=direct status=none | tr -d '\\0'" % path
+        ).strip()
+
+    assert at_mark() == "MINE"
+    failed = volumes.run("rebuild", bootflow_names=["db"], bootflow_rebuild_image="bad")
+    assert failed.returncode != 0 and "ImageChecksumMismatch" in failed.output, failed.output
+    row, (volume,) = volumes.instances()["db"], volumes.volumes()
+    assert (row["vm_state"], row["task_state"], row["power_state"], volume["status"]) == ("active", None, 1, "in-use")
+    volumes.until_console(row, "BOOTFLOW-GUEST-READY")
+    assert at_mark() == "MINE", "the guest has its disk again"
+
+    done = volumes.run("rebuild", bootflow_names=["db"], bootflow_rebuild_image="newer")
+    assert done.returncode == 0 and "image guest -> newer" in done.output, done.output
+    row, (volume,) = volumes.instances()["db"], volumes.volumes()
+    assert (row["vm_state"], row["task_state"], volume["status"]) == ("active", None, "in-use")
+    assert (volume["id"], volume["size"], volume["volume_type"]) == (
+        before["id"],
+        before["size"],
+        before["volume_type"],
+    )
+    assert '"newer"' in volume["image_metadata"] and volumes.attached_to(row) == [volume["id"]]
+    volumes.until_console(row, "BOOTFLOW-GUEST-READY")
+    tags = volumes.storage.lvs(GROUPS[kind])["volume-" + volume["id"]]["lv_tags"]
+    assert "bootflow.source=image/%s" % volume["image_id"] in tags and "bootflow.incomplete" not in tags
+    if snapshots:
+        removed = volumes.run("volume_snapshot", bootflow_snapshots=[{**snapshots[0], "state": "absent"}])
+        assert removed.returncode == 0, removed.output
+    volumes.delete("db")
+    assert volumes.residue() == {}
+
+
+@pytest.mark.long
 def test_a_rescue_has_the_volumes_behind_it(volumes: VolumeFlow) -> None:
     """The root disk is a volume, second in the guest of the rescue; the definition comes back to the letter."""
     volumes.boot(on_volume("db", root(volume_type="thin")), **READY)

@@ -199,3 +199,34 @@ def test_uefi_variables_beside_logical_volumes(compute: ComputeHost, tmp_path, b
     assert uuid + "_disk" in flow.volumes()
     firmware_variables.live_and_die(flow, "app", compute)
     nothing_left(flow)
+
+
+@pytest.mark.parametrize("backend", ["lvm", "qcow2_on_lvm"])
+def test_images_of_guests_with_logical_volumes(compute: ComputeHost, tmp_path, backend: str) -> None:
+    """While it runs and while it is off: the image has the bytes of the disk, and boots."""
+    flow = LocalFlow(compute, tmp_path, backend)
+    images = tmp_path / "images"
+    images.mkdir()
+    flow.variables["bootflow_image_stores"] = [{"name": "here", "path": str(images)}]
+    flow.variables["bootflow_snapshot_image_format"] = "qcow2"
+    flow.boot(flow.entry("two"), bootflow_wait_console=flow.said())
+    before = compute.virsh("dumpxml", "--inactive", flow.instances()["app"]["uuid"])
+    for name in ("live", "off"):
+        if name == "off":
+            assert flow.run("stop", bootflow_names=["app"], bootflow_shutdown_timeout=0).returncode == 0
+        done = flow.run("snapshot", bootflow_names=["app"], bootflow_snapshot_name=name)
+        assert done.returncode == 0, done.output
+        (row,) = flow.query("SELECT * FROM images WHERE name = ? AND deleted = ''", name)
+        content = tmp_path / name
+        subprocess.run(["qemu-img", "convert", "-O", "raw", str(images / row["id"]), str(content)], check=True)
+        assert content.stat().st_size == GIB and (images / row["id"]).stat().st_size < 16 * MIB
+        with content.open("rb") as file:
+            assert file.read(MIB) == flow.image.read_bytes()
+            assert not any(file.read(16 * MIB))
+    assert compute.virsh("dumpxml", "--inactive", flow.instances()["app"]["uuid"]) == before
+    assert compute.sh("ls -A %s/_snapshots" % INSTANCES) == ""
+    flow.delete("app")
+    nothing_left(flow)
+    flow.boot({**flow.entry("two"), "image": "live"}, bootflow_wait_console=flow.said())
+    flow.delete("app")
+    nothing_left(flow)

@@ -64,7 +64,7 @@ def test_the_playbook_makes_the_backends_once(storage):
     pool = storage.lvs("role-thin")["role-thin-pool"]
     assert (pool["lv_when_full"], pool["zero"]) == ("error", "zero")
     assert 0.94 * GIB < int(pool["lv_size"]) < 0.96 * GIB
-    assert storage.sh("stat -c %a /var/lib/role /var/lib/role/conversion").split() == ["711", "700"]
+    assert storage.sh("stat -c %a /var/lib/role /var/lib/role/conversion").split() == ["711", "711"]
     assert (
         storage.sh("mountpoint /sys/kernel/config; ls -d /sys/module/iscsi_target_mod").split()[-1]
         == "/sys/module/iscsi_target_mod"

@@ -252,6 +252,71 @@ def test_the_life_of_volumes(house):
     assert "No volumes in the ledger " in house.play("volume_list")
 
 
+def test_images_of_volumes_have_their_bytes_and_volumes_are_made_of_them(house, tmp_path):
+    data = noise(3 * MIB)
+    house.image("debian", data, min_disk=1)
+    house.create(
+        {"name": "thick", "size": 1, "volume_type": "thick", "image": "debian"},
+        {"name": "thin", "size": 1, "volume_type": "thin", "image": "debian"},
+    )
+    found = house.volumes()
+    thick, thin = (house.content(found[name], GIB) for name in ("thick", "thin"))
+    store = tmp_path / "store"
+    store.mkdir()
+    house.storage.sh("mkdir -p /srv/images")
+    stores = [
+        {"name": "here", "path": str(store)},
+        {"name": "of-host", "path": "/srv/images", "kind": "host", "host": house.host},
+    ]
+    wanted = [
+        {"name": "one", "volume": "thick"},
+        {"name": "two", "volume": "thin", "disk_format": "qcow2", "store": "of-host"},
+    ]
+    would = house.play("volume_upload_image", "--check", "--diff", volume_uploads=wanted, image_stores=stores)
+    assert "Would make" in would and list(store.iterdir()) == []
+    house.play("volume_upload_image", volume_uploads=wanted, image_stores=stores)
+    assert {v["status"] for v in house.volumes().values()} == {"available"}
+    (made,) = store.iterdir()
+    assert hashlib.sha256(made.read_bytes()).hexdigest() == thick
+    (name,) = house.storage.sh("ls /srv/images").split()
+    house.storage.sh("qemu-img convert -f qcow2 -O raw /srv/images/%s /srv/content" % name)
+    assert house.storage.sh("sha256sum /srv/content").split()[0] == thin
+    house.calls()
+    again = house.play("volume_upload_image", volume_uploads=wanted, image_stores=stores)
+    assert "Nothing to do: the images are there: one, two" in again and house.calls() == []
+    house.create({"name": "copy", "size": 1, "volume_type": "thick", "image": "one"}, image_stores=stores)
+    assert house.content(house.volumes()["copy"], GIB) == thick
+    house.play("image_delete", image_names=["one", "two"], image_stores=stores)
+    assert list(store.iterdir()) == []
+    house.storage.sh("rm /srv/content; rmdir /srv/images /var/lib/bootflow/conversion/_snapshots")
+
+
+@pytest.mark.parametrize("kind", ["killed", "failed"])
+def test_an_image_of_a_volume_that_is_not_made_leaves_nothing(house, kind):
+    house.create({"name": "data", "size": 1, "volume_type": "thick"})
+    house.storage.sh("mkdir -p /srv/images")
+    given = {
+        "volume_uploads": [{"name": "image", "volume": "data", "disk_format": "qcow2"}],
+        "image_stores": [{"name": "of-host", "path": "/srv/images", "kind": "host", "host": house.host}],
+    }
+    if kind == "killed":
+        slow_conversion(house, 6)
+        run = house.begin("volume_upload_image", **given)
+        wait_for(lambda: house.storage.vm.run("test", "-s", "/run/converting", check=False).returncode == 0)
+        assert house.volumes()["data"]["status"] == "uploading"
+        kill_run(run)
+        house.storage.sh("rm -f /usr/local/bin/qemu-img")
+        house.create({"name": "other", "size": 1})
+    else:
+        house.storage.sh("lvremove -q -y %s/volume-%s" % (THICK, house.volumes()["data"]["id"]))
+        assert "VolumeNotFound" in house.play("volume_upload_image", fails=True, **given)
+    assert house.volumes()["data"]["status"] == "available"
+    if kind == "killed":
+        house.play("volume_upload_image", **given)
+        house.play("image_delete", image_names=["image"], image_stores=given["image_stores"])
+    house.storage.sh("rmdir /srv/images; rmdir /var/lib/bootflow/conversion/_snapshots || true")
+
+
 def test_bad_input_is_told_at_once_and_nothing_is_touched(house):
     wanted = [
         {"name": "a", "size": 0},

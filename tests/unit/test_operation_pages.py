@@ -16,7 +16,16 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.st
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = ("operations", "power", "rescue-and-rebuild", "resize-and-migrate", "live-migration", "recovery")
+PAGES = (
+    "operations",
+    "power",
+    "rescue-and-rebuild",
+    "snapshots",
+    "shelve",
+    "resize-and-migrate",
+    "live-migration",
+    "recovery",
+)
 WITH_TABLES = (*PAGES, "networks", "service-a-host")
 #: Title of a column -> the action in the code, where it has another name.
 NAMES = {
@@ -29,7 +38,7 @@ NAMES = {
 OTHERS = {"console", "lock", "unlock", "reclaim", "drain", "power_sync", "watch"}
 #: Actions without a playbook of their own; attach_volume and detach_volume are described in docs/volumes.md.
 WITHOUT = {"soft_delete", "attach_volume", "detach_volume", "swap_volume", "update_instance_metadata"}
-WITHOUT |= {"shelve", "shelve_offload", "unshelve", "snapshot", "snapshot_volume_backed", "backup"}  # not there yet
+WITHOUT |= {"snapshot_volume_backed"}  # a snapshot of an instance whose root is a volume
 DIALECT = r"\b(those (that|who)|went over|goes over|leads? out|lets? go|is told|same again|anew|whoever|see that)\b"
 
 Column = t.Dict[str, str]

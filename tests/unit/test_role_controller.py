@@ -164,6 +164,8 @@ def test_old_history_is_purged_every_day_by_default():
         ({"controller_sync_power_state_interval": -1}, []),
         ({"controller_sync_power_state_interval": -1, "bootflow_reclaim_instance_interval": "3600"}, ["reclaim"]),
         ({"controller_sync_power_state_interval": -1, "bootflow_resize_confirm_window": 60}, ["confirm_resize"]),
+        ({"controller_sync_power_state_interval": -1, "bootflow_shelved_offload_time": 60}, ["shelve_offload"]),
+        ({"controller_sync_power_state_interval": -1, "bootflow_shelved_offload_time": -1}, []),
         ({"controller_sync_power_state_interval": -1, "controller_purge_interval": 86400}, ["purge"]),
         ({"controller_sync_power_state_interval": -1, "controller_purge_interval": 0}, []),
     ],

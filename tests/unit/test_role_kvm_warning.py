@@ -52,6 +52,16 @@ def test_a_host_without_the_device(monkeypatch: pytest.MonkeyPatch, tmp_path: pa
     )
 
 
+def test_a_device_that_qemu_may_not_open() -> None:
+    """Its firmware is in order."""
+    reason = "QEMU runs as libvirt-qemu, which may not open /dev/kvm (group 994, mode 0660). Give it to the group kvm"
+    answer = {"failed": False, "compute_node": {"stats": {"emulated": reason}}}
+    assert " ".join(warning_over(answer).split()) == (
+        "Guests run emulated on kvm1, many times slower than with KVM: %s. Set bootflow_virt_type to qemu if that is meant."
+        % reason
+    )
+
+
 @pytest.mark.parametrize(("setting", "device"), [("auto", True), ("qemu", False)])
 def test_a_host_with_kvm_or_that_is_to_emulate(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, setting: str, device: bool

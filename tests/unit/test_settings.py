@@ -183,10 +183,11 @@ def test_the_results_are_what_the_playbooks_register() -> None:
             "round_needed",
             "report_needed",
             "report_phase",
-            "hosts_to_clean",
+            "image_hosts",
+            "image_lacking",
             "needed",
             "live_needed",
-            "live_round_needed",
+            "live_round",
             "live_again_needed",
             "go_on",
         )

@@ -169,6 +169,7 @@ def test_other_words_are_no_names_of_types(code: str) -> None:
 
 def test_the_role_installs_lvm_for_the_types_that_need_a_volume_group() -> None:
     text = (ROOT / "roles" / "compute_host" / "vars" / "main.yml").read_text()
+    assert "if compute_host_needs_lvm | bool else" in text
     (names,) = re.findall(r"compute_host_disk_backend in \[(.*?)\]", text)
     assert [name.strip("' ") for name in names.split(",")] == list(NEED_GROUP)
 

@@ -35,7 +35,7 @@ class Image:
     id: str  # UUID, uuid5 of the name where the catalogue gives none
     disk_format: str  # raw, qcow2, vmdk, vdi, vhd, vhdx, ami...: what the catalogue claims
     checksum: str = ""  # as disks.checksums writes it; empty: unchecked (only with allow_unverified)
-    url: str = ""  # http(s):// or file:// as the compute host sees it
+    url: str = ""  # http(s):// or file:// as the compute host sees it, or a file of another host: see disks.image_urls
     path: str = ""  # a file on the controller, copied to hosts that lack it
     size: int | None = None  # bytes of the file, when known
     min_disk: int = 0  # GB
@@ -43,6 +43,11 @@ class Image:
     status: str = "active"
     properties: t.Mapping[str, t.Any] = field(default_factory=dict)  # hw_*, os_*, img_*: Glance's names
     access: ImageAccess = ImageAccess()
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether the image has a file. An image of an instance whose root is a volume has none: the devices that it maps are its content."""
+        return bool(self.url or self.path) or self.size != 0 or "block_device_mapping" not in self.properties
 
 
 @dataclass(frozen=True)

@@ -300,7 +300,7 @@ class _Tries:
         self.delay = FIRST_DELAY
         self.end = time.monotonic() + ledger.address.retry_timeout
         self.away_since: float | None = None
-        self.told = False
+        self.has_reported = False
 
     def again(self, error: sa.exc.DBAPIError) -> bool:
         """Wait. Returns whether there is time for one more attempt."""
@@ -319,8 +319,8 @@ class _Tries:
             self.away_since = now
             if not database_errors.is_frozen(error):  # which has been waited for all the time
                 self.end = now + self.ledger.address.retry_timeout
-        elif self.ledger.tell and not self.told and now - self.away_since > SILENT_SECONDS:
-            self.told = True
+        elif self.ledger.tell and not self.has_reported and now - self.away_since > SILENT_SECONDS:
+            self.has_reported = True
             self.ledger.tell(self.ledger.waiting(error))
 
 

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Purging old rows: deleted instances, volumes and snapshots with all their history, old runs, old notifications.
+"""Purging old rows: deleted instances, volumes and snapshots with all their history, deleted images, old runs, old notifications.
 
-Live instances and volumes are kept, and so are deleted ones that a host still has to clean up. Tables that refer to an
+Live instances, volumes and images are kept, and so are deleted ones that a host still has to clean up. Tables that refer to an
 instance are found in the schema, so that tables of later revisions are included.
 """
 
@@ -16,6 +16,7 @@ from .compute.instances import LIVE
 from .database import Ledger
 from .db.sqlalchemy_import import sa
 from .db.transaction import Transaction
+from .schema.image_tables import image_places, images
 from .schema.tables import instances, metadata, migrations, notifications, request_specs, reservations, runs
 from .schema.volume_tables import (
     volume_attachments,
@@ -35,8 +36,8 @@ ROWS = 2000  # rows of other tables in one transaction
 
 # Rows of resources on a host or network: an instance with one is not purged
 HOLDING = ("claims", "device_claims", "ports", "cleanups")
-# A volume belongs to its project, not to the instance it was made for
-NOT_ITS = ("volumes",)
+# A volume or image belongs to its project, not to the instance it was made for, or made of
+NOT_ITS = ("volumes", "images")
 # Rows of a volume, in the order of their removal: those first that no others refer to
 OF_VOLUMES = (volume_attachments, volume_snapshots, volume_events, volume_faults, volume_notifications)
 
@@ -86,6 +87,7 @@ def plan(tx: Transaction, before: float) -> dict[str, int]:
             key = table.c.id if table is volume_snapshots else table.c.snapshot_id
             wanted = sa.or_(wanted, key.in_(snapshots))
         counts[table.name] = _count(tx, table, wanted)
+    counts["images"] = _count(tx, images, *_old_images(before))
     counts["runs"] = _count(tx, runs, *_old_runs(before))
     return {name: count for name, count in counts.items() if count}
 
@@ -103,6 +105,7 @@ def purge(ledger: Ledger, before: float, batch: int = BATCH) -> dict[str, int]:
         (_notifications, ROWS),
         (_volumes, batch),
         (_snapshots, batch),
+        (_images, ROWS),
         (_runs, ROWS),
     ]
     for step, size in steps:
@@ -142,7 +145,7 @@ def _old_runs(before: float) -> list[Condition]:
         runs.c.lease_until < before,
         *(
             ~_refers(table, table.c.run_id == runs.c.id, table.c.deleted == LIVE)
-            for table in (instances, volumes, volume_snapshots, volume_attachments)
+            for table in (instances, volumes, volume_snapshots, volume_attachments, images)
         ),
     ]
 
@@ -160,6 +163,12 @@ def _old_volumes(before: float) -> list[Condition]:
 def _old_snapshots(before: float) -> list[Condition]:
     c = volume_snapshots.c
     return [c.deleted != LIVE, c.deleted_at < before, ~_refers(volume_cleanups, volume_cleanups.c.item_id == c.id)]
+
+
+def _old_images(before: float) -> list[Condition]:
+    """Deleted images of which no store has a file."""
+    c = images.c
+    return [c.deleted != LIVE, c.deleted_at < before, ~_refers(image_places, image_places.c.image_id == c.id)]
 
 
 def _of_spec() -> list[Condition]:
@@ -239,6 +248,10 @@ def _snapshots(tx: Transaction, before: float, size: int) -> dict[str, int]:
     done = {table.name: _delete(tx, table, table.c.snapshot_id, ids) for table in (volume_events, volume_faults)}
     done[volume_snapshots.name] = _delete(tx, volume_snapshots, c.id, ids)
     return done
+
+
+def _images(tx: Transaction, before: float, size: int) -> dict[str, int]:
+    return _by_key(tx, images, images.c.id, sa.select(images.c.id).where(*_old_images(before)), size)
 
 
 def _runs(tx: Transaction, before: float, size: int) -> dict[str, int]:

@@ -23,11 +23,13 @@ from ...module_utils.ledger.storage import backends
 from ..run import inventory_hosts, tables
 from ..run.ledger_action import LedgerAction, read_settings
 from ..run.results import outcome, unfit
+from ..run.stage_results import CONTROLLER, StageResults
 from ..settings import (
     apply_plan,
     boot_request,
     boot_volume_settings,
     host_reports,
+    ledger_images,
     resize_settings,
     scheduler_settings,
     variable_names,
@@ -49,6 +51,8 @@ class Apply:
     def __init__(self, action: LedgerAction):
         self.action = action
         self.options = action.options
+        self.results = StageResults(action, "instance_apply")
+        self.moves = StageResults(action, "instance_move")
 
     def run(self) -> Result:
         """Run the stage that the task is for. Returns the result of the task."""
@@ -60,9 +64,20 @@ class Apply:
             scheduler_settings.zones(self.action),
             self.action.context().actor,
             follows_file=True,
+            ledger_images=ledger_images.images_of(self.action),
         )
-        stages = {"ask": self._ask, "plan": self._plan, "begin": self._begin, "finish": self._finish}
-        return stages[self.options["phase"]](self._file())
+        stages = {
+            "ask": self._ask,
+            apply_plan.PLAN: self._plan,
+            apply_plan.BEGIN: self._begin,
+            "follow": self._begin_booted,
+            "finish": self._finish,
+        }
+        stage = self.options["phase"]
+        result = stages[stage](self._file())
+        if stage in (apply_plan.PLAN, apply_plan.BEGIN):
+            self.results.leave(stage, CONTROLLER, result)
+        return result
 
     def _file(self) -> fleet.File:
         o = self.options
@@ -92,13 +107,17 @@ class Apply:
     # --- ask ----------------------------------------------------------------------------------------------------------
 
     def _ask(self, file: fleet.File) -> Result:
+        self.results.clear()
+        self.moves.clear()
         self._check_variables(file)
         scheduler_settings.check(self.action)
         variable_names.refuse(self.action, APPLY, DELETION, REQUEST.options("instances", "project").values())
         variable_names.warn(self.action, scheduler_settings.variables_of_hosts(self.action))
         ledger = self.action.rehearsal_ledger() if self.action.check_mode else self.action.open_ledger()
         known = set(self.action.compute_hosts())
-        return {"changed": False, "hosts": [h for h in ledger.inspect(fleet.hosts_to_ask, file) if h in known]}
+        first = (StageResults(self.action, "ledger").read("open", CONTROLLER) or {}).get("ask") or []
+        asked = [h for h in ledger.inspect(fleet.hosts_to_ask, file) if h in known]
+        return {"changed": False, "ask": list(dict.fromkeys([*first, *asked]))}
 
     def _check_variables(self, file: fleet.File) -> None:
         """:raises InvalidInput: variables that would change what the steps of the playbook work on."""
@@ -126,7 +145,7 @@ class Apply:
             "project": file.projects[0],
             "planned_at": self.action.context().now,
             "changes": [c.as_dict() for c in plan.changes],
-            "delete": fleet.gone(plan),
+            "delete": fleet.instances_to_delete(plan),
             "boots": any(c.kind in (BOOT, REPLACE) for c in plan.to_do),
             "resize": self._flavors_of_resizes(file) if any(c.kind == RESIZE for c in plan.to_do) else {},
         }
@@ -161,17 +180,16 @@ class Apply:
 
     def _begin(self, file: fleet.File) -> Result:
         """Change what is in the ledger alone. Returns the operations that hosts are to do."""
+        planned = self.results.begun(apply_plan.PLAN)
+        steps = {name: planned[name] for name in ("project", "delete", "boots")}
         if self.action.check_mode:
-            return self._rehearse_begin()
+            return {**self._rehearse_begin(), **steps}
         begun = self.action.open_ledger().transact(fleet.begin, file)
-        operations = begun.operations
-        if self.options["booted"] is not None:  # what failed before is not tried twice
-            new = set(self.options["booted"])
-            operations = {name: [u for u in uuids if u in new] for name, uuids in operations.items()}
         return {
+            **steps,
             "changed": begun.changed,
-            "operations": operations,
-            "resizes": RESIZE in operations,
+            "operations": begun.operations,
+            "resizes": RESIZE in begun.operations,
             "flavors": begun.flavors,
             "attach": begun.attach,
             "detach": begun.detach,
@@ -181,7 +199,7 @@ class Apply:
 
     def _rehearse_begin(self) -> Result:
         """Return the resizes of instances that need nothing else before: only these find their hosts in check mode."""
-        planned = apply_plan.registered(self.action, apply_plan.PLANNED)
+        planned = self.results.begun(apply_plan.PLAN)
         first = {c["uuid"] for c in planned["changes"] if c["done"] and set(c["steps"]) & set(STARTING)}
         flavors = {u: name for u, name in planned["resize"].items() if u not in first}
         return {
@@ -195,40 +213,50 @@ class Apply:
             "detach_interfaces": [],
         }
 
+    def _begin_booted(self, file: fleet.File) -> Result:
+        """Change what is in the ledger alone of the booted instances. Returns their operations: what failed before is not tried twice."""
+        new: set[str] = set()
+        if self.results.begun(apply_plan.PLAN)["boots"]:
+            accepted = StageResults(self.action, "boot_accept").begun("accept")
+            new = {*accepted["created"], *accepted["resumed"]}
+        begun = self._begin(file)
+        operations = {name: [u for u in uuids if u in new] for name, uuids in begun["operations"].items()}
+        return {**begun, "operations": operations}
+
     # --- finish -------------------------------------------------------------------------------------------------------
 
     def _finish(self, file: fleet.File) -> Result:
-        planned = apply_plan.registered(self.action, apply_plan.PLANNED)
+        planned = self.results.begun(apply_plan.PLAN)
         expected = sum(1 for c in planned.get("changes") or () if c["done"])
         if self.action.check_mode:
             return self._show_rehearsal(self._rehearse_plan(file))
         ledger = self.action.open_ledger()
         recorded = ledger.transact(fleet.record, file)
-        left = self._rehearse_plan(file)
-        uuids = [str(c.uuid) for c in left.unfinished if c.uuid is not None]
+        plan = self._rehearse_plan(file)
+        uuids = [str(c.uuid) for c in plan.unfinished if c.uuid is not None]
         since = planned.get("planned_at") or 0.0
         faults = {u: f for u, f in ledger.inspect(history.last_faults, uuids).items() if f["created_at"] >= since}
         items = [
             errors.failed_item(c.name, c.uuid or "", history.shown_fault(faults.get(c.uuid or "")), state=c.line()[2:])
-            for c in left.unfinished
+            for c in plan.unfinished
         ]
         done = max(expected - len(items), 0)
         if self.options["print_table"]:
-            tables.show(self.action.ports.display, ["Applied: %d of %d changes." % (done, expected), left.totals()])
+            tables.show(self.action.ports.display, ["Applied: %d of %d changes." % (done, expected), plan.totals()])
         result: dict[str, t.Any] = {
             "changed": recorded,
             "applied": done,
-            "changes": [c.as_dict() for c in left.changes],
+            "changes": [c.as_dict() for c in plan.changes],
         }
         return outcome(errors.ApplyIncomplete(items, max(expected, len(items))), **result)
 
     def _show_rehearsal(self, plan: Plan) -> Result:
         """Show the plan of check mode, with the hosts of its boots and moves."""
-        boots = {p["name"]: p for p in apply_plan.registered(self.action, "bootflow_scheduled").get("plan") or ()}
+        boots = {p["name"]: p for p in apply_plan.result_of(self.action, "boots").get("boots") or ()}
         hosts = {
             name: "on %s" % p["host"] if p["host"] else "(cannot be placed on any host)" for name, p in boots.items()
         }
-        moves = apply_plan.registered(self.action, "bootflow_move_begun")
+        moves = self.moves.read("begin", CONTROLLER) or {}
         unplaced = {i["uuid"]: i for i in moves.get("not_placed") or ()}
         plan = _without_room(plan, unplaced)
         lines = plan.lines(hosts)

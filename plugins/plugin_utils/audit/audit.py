@@ -42,15 +42,13 @@ class Audit(Stages):
     called = "audit"
     rehearses_on_hosts = True
     keeps_lease = False
+    returns = ("repair", "finish")
 
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
         return {"begin": self._begin, "repair": self._repair, "release": self._release, "finish": self._finish}
 
     def on_hosts(self) -> t.Mapping[str, t.Callable[[str], Result]]:
         return {"inspect": self._inspect, "clean": self._clean, "unexport": self._unexport}
-
-    def mark(self, stage: str) -> dict[str, t.Any]:
-        return {}  # each stage has its own variable
 
     # --- begin and inspect ----------------------------------------------------------------------------------------------
 
@@ -67,36 +65,36 @@ class Audit(Stages):
             known = ledger.inspect(storage_audit.known_targets)
         return {
             "changed": False,
-            "hosts": [h for h in hosts if not wanted or h in wanted],
+            "compute": [h for h in hosts if not wanted or h in wanted],
             "iqn_prefixes": prefixes,
             "known_targets": known,
         }
 
     def _inspect(self, host: str) -> Result:
-        found: Result = {"changed": False}
+        result: Result = {"changed": False}
         if host in self.action.compute_hosts():
-            found.update(inspect_compute_host(self.action, host, self.result("begin")))
+            result.update(inspect_compute_host(self.action, host, self.result("begin")))
         if host in storage_hosts(self.action):
             with contextlib.closing(ledger_to_read(self.action)) as ledger:
-                found["storage"] = storage.ask(self.action, ledger, host)
-        return found
+                result["storage"] = storage.ask(self.action, ledger, host)
+        return result
 
     # --- repair ---------------------------------------------------------------------------------------------------------
 
     def _repair(self) -> Result:
         answers = self._answers()
-        of_storage = storage.answers(self.action, self._registered["inspect"])
+        of_storage = self._answers_of_storage()
         todo: Todos = {}
         ends: AllEnds = {}
         with contextlib.closing(ledger_to_read(self.action)) as ledger:
             evidence = self._evidence(ledger, answers, of_storage)
             findings = ledger.inspect(ledger_audit.plan, evidence)
             if self.action.check_mode:
-                findings += ledger.rehearsal(ledger_audit.follow, evidence)
+                findings += ledger.rehearsal(ledger_audit.record_power_states, evidence)
             else:
                 if any(f.changes for f in findings):
                     findings, todo, ends = self._repair_ledger(ledger, findings, evidence, answers)
-                findings += ledger.transact(ledger_audit.follow, evidence)
+                findings += ledger.transact(ledger_audit.record_power_states, evidence)
                 _record_reports(ledger, {h: answers[h] for h in evidence.snapshots})
                 storage.record(ledger, of_storage)
         return self._repaired(findings, todo, ends)
@@ -105,6 +103,11 @@ class Audit(Stages):
         """Return what the compute hosts answered; hosts that were not asked are left out."""
         answers = {h: self.result("inspect", h) for h in self.action.compute_hosts()}
         return {h: a for h, a in answers.items() if "inspected" in a}
+
+    def _answers_of_storage(self) -> dict[str, Answer]:
+        """Return what the storage hosts answered; hosts that were not asked are left out."""
+        answers = {host: self.result("inspect", host).get("storage") for host in storage_hosts(self.action)}
+        return {host: answer for host, answer in answers.items() if answer}
 
     def _evidence(
         self, ledger: Ledger, answers: t.Mapping[str, Answer], of_storage: t.Mapping[str, Answer]
@@ -140,7 +143,7 @@ class Audit(Stages):
     def _settle_builds(self, ledger: Ledger, host: str, answer: Answer, died: t.Mapping[str, str]) -> None:
         from ..builds import dead_builds  # with all that makes domains
 
-        dead_builds.settle(self.action, ledger, host, answer["compute_node"], answer["began_at"], died)
+        dead_builds.settle_builds(self.action, ledger, host, answer["compute_node"], answer["began_at"], died)
 
     def _repaired(self, findings: t.Sequence[Finding], todo: Todos, ends: AllEnds) -> Result:
         """Return the result of the stage."""
@@ -159,8 +162,8 @@ class Audit(Stages):
             "changed": any(f.changes for f in findings),
             "findings": [f.as_dict() for f in findings],
             "foreign_memory_mb": memory,
-            "hosts": sorted(to_clean & inventory),
-            "target_hosts": sorted({h for h, e in ends.items() if e.targets} & inventory),
+            "compute": sorted(to_clean & inventory),
+            "storage": sorted({h for h, e in ends.items() if e.targets} & inventory),
             "ends": {h: e.as_dict() for h, e in ends.items()},
             "todo": {h: what.as_dict() for h, what in todo.items()},
             "died": core_audit.runs_of_dead_builds(findings),
@@ -191,7 +194,7 @@ class Audit(Stages):
         of_builds: dict[str, t.Any] = {"unfinished": True}  # of the others the pending cleanups decide
         items = [{"uuid": u, "name": n, **(of_builds if u in todo.builds else {})} for u, n in sorted(wanted.items())]
         with lease_kept(self.action):
-            problems, parts, _kept = clean_host(self.action, items)
+            problems, parts, _kept_uuids = clean_host(self.action, items)
         now = Todo(*([u for u in part if u in wanted] for part in (todo.builds, todo.deleting, todo.leftovers)))
         ledger.transact(ledger_audit.builds_cleaned, host, now, problems, repaired.get("died") or {})
         ledger.transact(ledger_audit.deletes_cleaned, host, now, problems)
@@ -201,12 +204,16 @@ class Audit(Stages):
 
     def _reserve(self, ledger: Ledger, host: str) -> list[str]:
         """Reserve the addresses that the repair found missing, of guests that are still here. Returns the addresses."""
-        found = self.result("repair").get("findings") or ()
-        lacking = {(f["instance"], f["to"]) for f in found if f["action"] == core_audit.RESERVE and f["host"] == host}
+        findings = self.result("repair").get("findings") or ()
+        lacking = {
+            (f["instance"], f["to"]) for f in findings if f["action"] == core_audit.RESERVE and f["host"] == host
+        }
         if not lacking:
             return []
         guests = ledger.inspect(reservations.of_hosts, [host]).get(host, {})
-        needed = [n for uuid, its in guests.items() for n in its if (uuid, n["address"]) in lacking]
+        needed = [
+            n for uuid, guest_addresses in guests.items() for n in guest_addresses if (uuid, n["address"]) in lacking
+        ]
         return reserve(self.action, needed)
 
     # --- unexport: on each storage host that has unowned targets --------------------------------------------------------
@@ -247,14 +254,14 @@ class Audit(Stages):
         if not any(f["action"] == core_audit.FINISH for f in self.result("repair").get("findings") or ()):
             return {"changed": False, "deleted": [], "left": []}
         with contextlib.closing(self.action.open_ledger()) as ledger:
-            gone, left = ledger.transact(delete.finish)
+            deleted, remaining = ledger.transact(delete.finish)
         if self.options["print_table"]:
-            tables.show(self.action.ports.display, ["Deleted: %s" % (", ".join(gone) or "nothing")])
-        return {"changed": bool(gone), "deleted": gone, "left": left}
+            tables.show(self.action.ports.display, ["Deleted: %s" % (", ".join(deleted) or "nothing")])
+        return {"changed": bool(deleted), "deleted": deleted, "left": remaining}
 
 
 def _record_reports(ledger: Ledger, answers: t.Mapping[str, Answer]) -> None:
     """Enter the answers of compute hosts as their reports."""
     for host, answer in answers.items():
-        its = (host, answer["compute_node"], answer["configuration"], answer["began_at"])
-        ledger.transact(nodes.record_report, *its, collisions=3)
+        report = (host, answer["compute_node"], answer["configuration"], answer["began_at"])
+        ledger.transact(nodes.record_report, *report, collisions=3)

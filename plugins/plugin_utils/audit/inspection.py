@@ -62,7 +62,7 @@ def read_snapshot(host: str, answer: Answer, resumes: bool) -> Snapshot:
         host=host,
         node=facts["hypervisor_hostname"],
         began_at=answer["began_at"],
-        domains=[Domain.of(d) for d in facts["domains"]],
+        domains=[Domain.from_fact(d) for d in facts["domains"]],
         folders=list(facts.get("instance_folders") or ()),
         volumes=dict(facts.get("instance_volumes") or {}),
         columns=ledger_audit.columns_of(facts, answer["configuration"]),

@@ -58,22 +58,15 @@ def ask(action: LedgerAction, ledger: Ledger, host: str) -> dict[str, t.Any]:
     backends = []
     for configuration in configurations:
         facts = answer["backends"].get(configuration["name"])
-        there = [{name: lv.get(name) for name in _FIELDS} for lv in (facts or {}).get("volumes") or ()]
+        volumes = [{name: lv.get(name) for name in _FIELDS} for lv in (facts or {}).get("volumes") or ()]
         others = (facts or {}).get("other_ledgers") or {}
-        backends.append({**storage_reports.backend_data(configuration, facts), "volumes": there, "others": others})
+        backends.append({**storage_reports.backend_data(configuration, facts), "volumes": volumes, "others": others})
     return {"inspected": True, "began_at": began_at, "backends": backends, "targets": answer["targets"]}
 
 
-def answers(action: LedgerAction, registered: str) -> dict[str, Answer]:
-    """Storage host -> what ask() returned there; hosts that were not asked are left out."""
-    hostvars = action.task_vars["hostvars"]
-    found = {h: (hostvars[h].get(registered) or {}).get("storage") for h in storage_settings.storage_hosts(action)}
-    return {h: a for h, a in found.items() if a}
-
-
-def record(ledger: Ledger, found: t.Mapping[str, Answer]) -> None:
+def record(ledger: Ledger, answers: t.Mapping[str, Answer]) -> None:
     """Enter the answers of storage hosts as their reports."""
-    for host, answer in found.items():
+    for host, answer in answers.items():
         if answer["inspected"]:
             reports = [storage_reports.report_of(b, b["volumes"]) for b in answer["backends"]]
             ledger.transact(storage_backends.record_report, host, reports)
@@ -103,28 +96,28 @@ def _fields(item: Answer, names: t.Iterable[str]) -> dict[str, t.Any]:
 
 
 def _storage(host: str, answer: Answer) -> StorageSnapshot:
-    read = [each for each in answer["targets"] if not each["error"]]
-    failed = [each for each in answer["targets"] if each["error"]]
+    read = [entry for entry in answer["targets"] if not entry["error"]]
+    failed = [entry for entry in answer["targets"] if entry["error"]]
     return StorageSnapshot(
         host=host,
         began_at=answer["began_at"],
         backends=_backends(host, answer["backends"]),
         targets=[
-            Target(kind=each["target"], prefix=each["iqn_prefix"], **_fields(e, _TARGET))
-            for each in read
-            for e in each["exports"]
+            Target(kind=entry["target"], prefix=entry["iqn_prefix"], **_fields(e, _TARGET))
+            for entry in read
+            for e in entry["exports"]
         ],
         unread=[
-            Unread(each["target"], each["iqn_prefix"], each["error"]["message"], each["error"].get("remedy") or "")
-            for each in failed
+            Unread(entry["target"], entry["iqn_prefix"], entry["error"]["message"], entry["error"].get("remedy") or "")
+            for entry in failed
         ],
-        prefixes={each["iqn_prefix"] for each in answer["targets"]},
+        prefixes={entry["iqn_prefix"] for entry in answer["targets"]},
     )
 
 
 def _backends(host: str, backends: t.Sequence[Answer]) -> list[Backend]:
     """Return the backends, each with the logical volumes of its own pool: a backend reports its whole volume group, which others may share."""
-    found: list[Backend] = []
+    pool_backends: list[Backend] = []
     for backend in backends:
         error = backend["error"] or {}
         group = _group(host, backend)
@@ -135,7 +128,7 @@ def _backends(host: str, backends: t.Sequence[Answer]) -> list[Backend]:
             # cached images have no owner, and are not orphans
             if lv["kind"] in (VOLUME, SNAPSHOT) and _owner(lv, others) is backend
         ]
-        found.append(
+        pool_backends.append(
             Backend(
                 backend["pool_host"],
                 volumes,
@@ -145,7 +138,7 @@ def _backends(host: str, backends: t.Sequence[Answer]) -> list[Backend]:
                 others=backend.get("others") or {} if backend in others[:1] else {},
             )
         )
-    return found
+    return pool_backends
 
 
 def _group(host: str, backend: Answer) -> str:
@@ -181,7 +174,7 @@ def _cables(host: str, answer: Answer) -> CableSnapshot:
 
 def unplug(action: LedgerAction, ledger: Ledger, sessions: Ends, secrets: Ends) -> Outcomes:
     """End these sessions of the current host, a compute host, with their records, and take these secrets from its libvirt."""
-    found: Outcomes = {}
+    outcomes: Outcomes = {}
     host = action.task_vars["inventory_hostname"]
     free = ledger.transact(storage_audit.hold, host, storage_audit.COMPUTE, sessions) if sessions else []
     while free:  # the module takes a volume once: two targets of one have different prefixes
@@ -189,30 +182,30 @@ def unplug(action: LedgerAction, ledger: Ledger, sessions: Ends, secrets: Ends) 
         free = [end for end in free if end not in now]
         connections = [{**end, "state": "disconnected"} for end in now]
         arguments = {"connections": connections, "workers": host_settings.workers(action, len(connections))}
-        found.update(_run(action, "iscsi_initiator", arguments, {e["volume_id"]: e["iqn"] for e in now}))
+        outcomes.update(_run(action, "iscsi_initiator", arguments, {e["volume_id"]: e["iqn"] for e in now}))
     free = ledger.transact(storage_audit.hold, host, storage_audit.COMPUTE, secrets) if secrets else []
     if free:
         absent = [{"iqn": end["iqn"], "state": "absent"} for end in free]
         arguments = {**host_settings.libvirt_arguments(action), "secrets": absent}
         for iqn, problem in _run(action, "iscsi_secret", arguments, {e["iqn"]: e["iqn"] for e in free}).items():
-            found[iqn] = found.get(iqn) or problem
-    return found
+            outcomes[iqn] = outcomes.get(iqn) or problem
+    return outcomes
 
 
 def end_targets(action: LedgerAction, ledger: Ledger, targets: Ends) -> Outcomes:
     """Take these targets from the current host, a storage host."""
-    found: Outcomes = {}
+    outcomes: Outcomes = {}
     host = action.task_vars["inventory_hostname"]
     free = ledger.transact(storage_audit.hold, host, storage_audit.STORAGE, targets) if targets else []
     for kind, prefix in sorted({(e["target"], e["iqn_prefix"]) for e in free}):
-        mine = [e for e in free if (e["target"], e["iqn_prefix"]) == (kind, prefix)]
+        group = [e for e in free if (e["target"], e["iqn_prefix"]) == (kind, prefix)]
         arguments = {
             "target": kind,
             "iqn_prefix": prefix,
-            "exports": [{"volume_id": e["volume_id"], "state": "absent"} for e in mine],
+            "exports": [{"volume_id": e["volume_id"], "state": "absent"} for e in group],
         }
-        found.update(_run(action, "iscsi_target", arguments, {e["volume_id"]: e["iqn"] for e in mine}))
-    return found
+        outcomes.update(_run(action, "iscsi_target", arguments, {e["volume_id"]: e["iqn"] for e in group}))
+    return outcomes
 
 
 def _run(action: LedgerAction, module: str, arguments: t.Mapping[str, t.Any], keys: t.Mapping[str, str]) -> Outcomes:

@@ -21,9 +21,11 @@ from ..builds import kept_guest_data
 from ..run import host_settings, inventory_hosts, tables
 from ..run.ledger_action import LedgerAction
 from ..run.results import diff
+from ..run.stage_results import StageResults
 from ..settings import (
     boot_request,
     boot_volume_settings,
+    ledger_images,
     scheduler_settings,
     storage_settings,
     variable_names,
@@ -45,7 +47,10 @@ class BootAccept:
         self.options = action.options
 
     def run(self) -> Result:
-        """Accept the request; in check mode, roll it back. Returns the result of the task."""
+        """Accept the request; in check mode, roll it back. Returns the result of the task, which later stages find in the folder of the run."""
+        return StageResults(self.action, "boot_accept").begin("accept", self._run)
+
+    def _run(self) -> Result:
         self.request = self._read_request()
         self.hosts = self.action.hosts_to_use()
         variable_names.warn(self.action, scheduler_settings.variables_of_hosts(self.action))
@@ -61,7 +66,7 @@ class BootAccept:
             tables.show(self.action.ports.display, lines)
         return {
             "changed": accepted.changed,
-            "needs_build": accepted.builds,
+            "again": accepted.builds,
             "reservation_id": accepted.reservation_id,
             "created": accepted.created,
             "resumed": accepted.resumed,
@@ -73,9 +78,9 @@ class BootAccept:
                 "".join("%(name)s %(field)s: %(from)s\n" % c for c in accepted.changes),
                 "".join("%(name)s %(field)s: %(to)s\n" % c for c in accepted.changes),
             ),
-            "stale_hosts": stale,
+            "ask": stale,
             "volumes": accepted.builds and boot_volume_settings.uses_volumes(self.request.requests),
-            "stale_storage_hosts": self._stale_storage(ledger) if accepted.builds and makes_volumes else [],
+            "storage": self._stale_storage(ledger) if accepted.builds and makes_volumes else [],
         }
 
     def _read_request(self) -> boot_request.BootRequest:
@@ -84,6 +89,7 @@ class BootAccept:
             scheduler_settings.reading_of(self.action),
             scheduler_settings.zones(self.action),
             self.action.context().actor,
+            ledger_images=ledger_images.images_of(self.action),
         )
         if not self.options["follow_file"]:
             request.refuse_fields_of_apply()
@@ -130,6 +136,7 @@ class BootAccept:
             return accepted, [], False
         self._check_group()
         if accepted.created:
+            ledger_images.check_active(tx, self.request.catalogue.ledger_images, self.request.image_ids())
             self.request.check_image_files()
         self._check_password_folder()
         if boot_volume_settings.uses_volumes(self.request.requests):
@@ -168,8 +175,12 @@ class BootAccept:
 
     def _add_hosts_of_resumed(self, tx: Transaction, accepted: accept.Accepted, stale: list[str]) -> list[str]:
         """Return ``stale`` and the hosts of builds that this run took over: their guests may be built there by now."""
-        taken = {r.host for r in instances.builds_taken_over(tx)} if accepted.resumed else set()
-        return stale + [h for h in self._hosts_to_ask() if h in taken and h not in stale] if taken else stale
+        adopted_hosts = {r.host for r in instances.builds_taken_over(tx)} if accepted.resumed else set()
+        return (
+            stale + [h for h in self._hosts_to_ask() if h in adopted_hosts and h not in stale]
+            if adopted_hosts
+            else stale
+        )
 
     def _hosts_to_ask(self) -> list[str]:
         """Return the compute hosts that this run can ask, also where it places no instance."""

@@ -17,13 +17,15 @@ import typing as t
 from ...module_utils.core import errors
 from ...module_utils.core.request.guest_data import SecretsOfRequest
 from ...module_utils.flows.boot import builds as ledger_builds
-from ...module_utils.flows.boot.builds import NETWORKING, Build, Stage
+from ...module_utils.flows.boot.builds import BLOCK_DEVICE_MAPPING, NETWORKING, Build, Stage
 from ...module_utils.flows.boot.failure import Failed
 from ...module_utils.flows.instances.cleanup import left_behind
 from ...module_utils.ledger.compute import instances
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds import build_work, handover
+from ..builds.build_parts import image_of
 from ..operations.cleaning import clean_host
+from ..relay import boot_images
 from ..run.lease import lease_kept
 from ..run.ledger_action import LedgerAction
 
@@ -32,6 +34,12 @@ Result = t.Dict[str, t.Any]  # of a task
 
 class _Boot(build_work.BuildWork):
     """Builds of a boot, whose stages are in the ledger."""
+
+    def run(self) -> None:
+        refused = boot_images.collect(self.action)
+        unusable = {b.uuid: refused[image_of(b)] for b in self.builds.values() if image_of(b) in refused}
+        self._fail(unusable, BLOCK_DEVICE_MAPPING)
+        super().run()
 
     def reach(self, stage: Stage, uuids: t.Collection[str]) -> t.Collection[str]:
         hosts = dict.fromkeys(uuids, self.host)
@@ -59,7 +67,7 @@ class HostBuilds:
             builds = builds + begun
         if not builds and not failed:
             return {"changed": False, "builds": [], "failed_builds": []}
-        secrets_of = SecretsOfRequest(self.options["instances"], self.options["project"]).of
+        secrets_of = SecretsOfRequest(self.options["instances"], self.options["project"]).guest_secrets
         self.work = _Boot(self.action, builds, self.options["images"], secrets_of)
         self.stage_of = {**self.work.stage_of, **dict.fromkeys(failed, NETWORKING)}
         with lease_kept(self.action):
@@ -68,7 +76,7 @@ class HostBuilds:
             self.work.run()
             self.stage_of.update(self.work.stage_of)
             failed.update(self._undo([self.work.builds[uuid] for uuid in self.work.problems]))
-            if given is not None and given.later and not failed and not self.work.lost:
+            if given is not None and given.later and not failed and not self.work.lost_uuids:
                 handover.leave(self.action, self.host, self.work.ended.values())
                 return self._result({}, {})
             return self._result(self._write(failed), failed)
@@ -78,13 +86,13 @@ class HostBuilds:
         if given.builds and not self.action.lease.holds(self.action.context().now, read_at=given.at):
             uuids = {b.uuid for b in given.builds}
             own = self.action.open_ledger().inspect(instances.working_on, uuids, NETWORKING.task_state)
-            self.work.lost |= uuids - own
+            self.work.lost_uuids |= uuids - own
 
     def _result(self, outcomes: t.Mapping[str, str], failed: t.Mapping[str, Failed]) -> Result:
         names = {uuid: b.row.display_name for uuid, b in self.work.builds.items()}
         return {
             "changed": True,
-            "builds": [{"uuid": u, "name": names[u]} for u in self.work.ended if u not in self.work.lost],
+            "builds": [{"uuid": u, "name": names[u]} for u in self.work.ended if u not in self.work.lost_uuids],
             "failed_builds": [
                 {"uuid": u, "name": names.get(u, u), "outcome": outcomes[u], "error": failed[u].error.as_dict()}
                 for u in sorted(outcomes)
@@ -96,11 +104,11 @@ class HostBuilds:
         ledger = self.action.open_ledger()
         ended = list(self.work.ended.values())
         at = {uuid: self.stage_of[uuid] for uuid in failed}
-        lost, outcomes = ledger.transact(ledger_builds.finish, self.host, ended, failed, at, self.work.passed)
-        self.work.lost |= set(lost)
-        if self.work.lost:
+        lost_uuids, outcomes = ledger.transact(ledger_builds.finish, self.host, ended, failed, at, self.work.passed)
+        self.work.lost_uuids |= set(lost_uuids)
+        if self.work.lost_uuids:
             # A delete or another run adopted it meanwhile, and may have checked the host before we made something there.
-            late = [self.work.builds[uuid] for uuid in sorted(self.work.lost)]
+            late = [self.work.builds[uuid] for uuid in sorted(self.work.lost_uuids)]
             problems = self._clean(late)
 
             def remember(tx: Transaction) -> None:
@@ -118,18 +126,18 @@ class HostBuilds:
         if not builds:
             return {}
         problems = self._clean(builds)
-        found = {}
+        failures = {}
         for build in builds:
             problem, cause = problems.get(build.uuid), self.work.problems[build.uuid]
             away = isinstance(problem, (errors.HostUnreachable, errors.HypervisorUnavailable))
             away = away or isinstance(cause, errors.HostTimeout)  # it is left out of the next rounds
-            found[build.uuid] = Failed(
+            failures[build.uuid] = Failed(
                 cause,
                 cleaned=problem is None,
                 cleanup_reason=problem.message if problem else "",
                 unreachable=away,
             )
-        return found
+        return failures
 
     def _clean(self, builds: list[Build]) -> dict[str, errors.BootflowError]:
         """Remove from the host all parts of these builds. Returns UUID -> why that failed."""

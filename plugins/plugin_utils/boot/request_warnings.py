@@ -19,7 +19,7 @@ def warn_of_names(action: LedgerAction, request: boot_request.BootRequest) -> No
     used = [image for r in request.requests for image in (r.image, r.root_image) if image is not None]
     images = {image.name: image for image in used}
     filters = set(request.filters or ())
-    aggregates = {a for each in scheduler_settings.aggregates_of(action).values() for a in each}
+    aggregates = {a for host_aggregates in scheduler_settings.aggregates_of(action).values() for a in host_aggregates}
     compared = {key for aggregate in aggregates for key in aggregate.metadata}
     of_flavors = compared if "AggregateInstanceExtraSpecsFilter" in filters else ()
     of_images = compared if "AggregateImagePropertiesIsolation" in filters else ()

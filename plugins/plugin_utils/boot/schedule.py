@@ -19,8 +19,10 @@ from ...module_utils.ledger.database import Ledger
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import attachments, backends, volumes
 from ..builds import handover
+from ..relay import boot_images, large_images
 from ..run import host_settings
 from ..run.ledger_action import LedgerAction
+from ..run.stage_results import CONTROLLER, StageResults
 from ..settings import host_reports, scheduler_settings, storage_settings
 
 Result = t.Dict[str, t.Any]  # of a task
@@ -36,43 +38,63 @@ class BootSchedule:
     def run(self) -> Result:
         """Run the stage that the task is for. Returns the result of the task."""
         if self.options["phase"] == "refresh":
-            return self._refresh()
+            return self._in_boot(self._refresh())
         if not self.action.check_mode:
-            return self._schedule()
+            return self._in_boot(self._schedule())
         if self.options["round"] > 1:
-            return {"changed": False, "hosts": [], "plan": [], "msg": "The plan was shown in the first round."}
+            return {"changed": False, "compute": [], "plan": [], "msg": "The plan was shown in the first round."}
         from ..builds import boot_rehearsal  # with all that makes domains
 
         return boot_rehearsal.plan_of_boot(self.action, self._fleet_reader())
 
+    def _in_boot(self, result: Result) -> Result:
+        """Return the result of a stage with the part that the playbook needs until its report."""
+        if self.action.check_mode:
+            return result
+        accepted = StageResults(self.action, "boot_accept").read("accept", CONTROLLER) or {}
+        volumes = bool(accepted.get("volumes"))
+        if volumes and "compute" in result:  # for volume_schedule, whose result replaces this one
+            StageResults(self.action, "boot_schedule").leave(
+                "schedule", CONTROLLER, {n: result[n] for n in ("compute", "images", "lacking")}
+            )
+        return {"again": True, **result, "unfinished": True, "volumes": volumes}
+
     def _refresh(self) -> Result:
         """Write what hosts ended, give back what they did not, and name the hosts that should report before the next round.
 
-        Hosts that were silent in this run are not asked again.
+        Hosts that were silent in this run are not asked again. Hosts with leftovers of builds are asked, which removes them.
         """
-        left: list[str] = []
+        given_back: list[str] = []
         compute: list[str] = []
         storage: list[str] = []
         unfinished = False
         if not self.action.check_mode:
             ledger, run = self.action.open_ledger(), self.action.context().run.id
-            to_clean = handover.collect(self.action, ledger)
-            left = ledger.transact(builds.give_back, untaken=handover.untaken(self.action))
+            to_clean = [*handover.collect(self.action, ledger), *self._leftovers()]
+            given_back = ledger.transact(builds.give_back, untaken=handover.untaken(self.action))
             unfinished = ledger.inspect(instances.has_builds, run)
             age = host_settings.facts_age(self.options)
             if ledger.inspect(instances.waits_for_host, run):
                 compute = ledger.inspect(nodes.stale_hosts, self.action.hosts_to_use(), age, silent=False)
-            compute += [h for h in self._reachable(to_clean) if h not in compute]
+            compute += [h for h in dict.fromkeys(self._reachable(to_clean)) if h not in compute]
             if ledger.inspect(volumes.waits_for_backend, run):
                 hosts = self.action.within_limit(storage_settings.storage_hosts(self.action))
                 storage = ledger.inspect(backends.stale_hosts, hosts, age, silent=False)
         return {
-            "changed": bool(left),
-            "given_back": left,
-            "unfinished": unfinished,
-            "stale_hosts": compute,
-            "stale_storage_hosts": storage,
+            "changed": bool(given_back),
+            "given_back": given_back,
+            "again": unfinished,
+            "attempt": self.options["round"],
+            "ask": list(dict.fromkeys([*compute, *storage])),
+            "reports": {"compute": compute, "storage": storage},
         }
+
+    def _leftovers(self) -> list[str]:
+        """Return the hosts on which the report after the first round found leftovers, once."""
+        results = StageResults(self.action, "boot_report")
+        report = results.read("report", CONTROLLER) or {}
+        results.remove("report", CONTROLLER)
+        return list(report.get("to_clean") or ())
 
     def _schedule(self) -> Result:
         context = self.action.context()
@@ -82,7 +104,7 @@ class BootSchedule:
             self._bind_attachments(ledger, ledger.inspect(attachments.instances_to_bind))
             return {
                 "changed": False,
-                "hosts": self._hand_over(ledger, ledger.inspect(instances.hosts_of_run, context.run.id)),
+                **self._hand_over(ledger, ledger.inspect(instances.hosts_of_run, context.run.id)),
                 "placed": [],
                 "not_placed": [],
                 "explanations": {},
@@ -115,7 +137,7 @@ class BootSchedule:
             self.action.ports.display.warning("%s was not placed; the report says why." % names.get(uuid, uuid))
         return {
             "changed": bool(names),
-            "hosts": self._hand_over(ledger, result.hosts),
+            **self._hand_over(ledger, result.hosts),
             "placed": [
                 {"name": names.get(u, u), "uuid": u, "host": s.host, "node": s.nodename}
                 for u, s in result.placed.items()
@@ -124,13 +146,18 @@ class BootSchedule:
             "explanations": {u: explain.summary(decision) for u, decision in result.explanations.items()},
         }
 
-    def _hand_over(self, ledger: Ledger, hosts: t.Sequence[str]) -> list[str]:
-        """Begin the builds on these hosts, and hand them to the hosts' tasks. Returns the hosts that plays can reach."""
+    def _hand_over(self, ledger: Ledger, hosts: t.Sequence[str]) -> Result:
+        """Begin the builds on these hosts, and hand them to the hosts' tasks.
+
+        Returns the hosts that plays can reach, of these the hosts that may lack large images, and the file that is there once one does:
+        {compute, images, lacking}.
+        """
         reachable = self._reachable(hosts)
         begun, waiting = ledger.transact(builds.begin_each, reachable) if reachable else ({}, ())
         # After the first round a task writes at once, and removes at once what was deleted meanwhile: no report follows.
         handover.give(self.action, begun, waiting, later=self.options["round"] == 1)
-        return reachable
+        images = boot_images.begin(self.action, begun, self.options["images"])
+        return {"compute": reachable, "images": images, "lacking": str(large_images.lacking_file(self.action))}
 
     def _bind_attachments(self, ledger: Ledger, to_bind: t.Mapping[str, tuple[str, str]]) -> None:
         """Bind the attachments of instances that have a host now: their volumes are exported to it. :arg to_bind: see attachments.instances_to_bind()"""
@@ -150,8 +177,7 @@ class BootSchedule:
     def _fleet_reader(self) -> t.Callable[..., Fleet]:
         """Return a function that reads the hosts of the inventory in a transaction, for the needs of the scheduler."""
         hosts = self.action.hosts_to_use()
-        reports = host_reports.of_this_run(self.action)
-        silent = {host: report["error"]["message"] for host, report in reports.items() if report.get("error")}
+        silent = {host: error["message"] for host, error in host_reports.silences(self.action).items()}
         aggregates, host_vars = (
             scheduler_settings.aggregates_of(self.action),
             scheduler_settings.vars_for_filters(self.action),

@@ -32,6 +32,7 @@ from ..settings import (
     boot_request,
     boot_volume_settings,
     host_reports,
+    ledger_images,
     scheduler_settings,
     storage_settings,
     volume_settings,
@@ -65,7 +66,10 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
     :arg read_fleet: fleet.read() of a transaction, for the scheduler's needs.
     """
     request = boot_request.BootRequest(
-        action.options, scheduler_settings.reading_of(action), user=action.context().actor
+        action.options,
+        scheduler_settings.reading_of(action),
+        user=action.context().actor,
+        ledger_images=ledger_images.images_of(action),
     )
     options = boot_volume_settings.accept_options(action, request)
     configurations = scheduler_settings.configurations(action)
@@ -88,23 +92,24 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
             apply_plan.rehearse_deletions(action, tx)
         accepted = accept.accept(tx, request.requests, options)
         if not accepted.builds:
-            return {"changed": False, "hosts": [], "plan": [], "msg": "Nothing has to be built."}
-        found = _rehearse(action, tx, accepted, read_fleet, connectors, makes_volumes)
-    host_reports.warn_of_placements(action, found.result.emulated)
-    plan = _plans(found)
+            return {"changed": False, "compute": [], "plan": [], "msg": "Nothing has to be built."}
+        rehearsal = _rehearse(action, tx, accepted, read_fleet, connectors, makes_volumes)
+    host_reports.warn_of_placements(action, rehearsal.result.emulated)
+    plan = _plans(rehearsal)
     diffs = _diffs([p for p in plan if p["xml"]])
-    lines = [*_text(plan), *_unconnected(found.placed.values())]
+    lines = [*_text(plan), *_unconnected(rehearsal.placed.values())]
     # What applies a file prints the plan itself, and fails where it does not fit.
     follows = action.options["follow_file"]
     if action.options["print_table"] and not follows:
         tables.show(action._display, ["Plan (nothing is touched):", *lines])
     answer: dict[str, t.Any] = {
         "changed": True,
-        "hosts": [],
+        "compute": [],
         "plan": plan,
         "diff": [] if follows else diffs,
     }
     if follows:
+        apply_plan.leave_boots(action, plan)
         return answer
     items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
     message = unfit(len(items), len(plan), [p for p in plan if p["error"]])
@@ -150,8 +155,8 @@ def _rehearse(
         if not failed:
             return _Rehearsed(result, rows, placed, volumes, placed_on, schedule.faults(tx, result.failed), xml)
         for host in sorted({placed[u].row.host for u in failed}):
-            its = {u: how for u, how in failed.items() if placed[u].row.host == host}
-            outcomes = failure.fail_builds(tx, host, builds.SPAWNING.name, its)
+            failures = {u: how for u, how in failed.items() if placed[u].row.host == host}
+            outcomes = failure.fail_builds(tx, host, builds.SPAWNING.name, failures)
             result.failed += [u for u, outcome in outcomes.items() if outcome == "error"]
         for uuid in failed:
             result.placed.pop(uuid, None)
@@ -163,19 +168,21 @@ def _xml(action: LedgerAction, build: builds.Build, volumes: t.Sequence[attached
     for volume in volumes:
         attached_volumes.check_host(host, volume.row.connector, build.facts)
     return domain_builder.domain_xml(
-        build, HOST.of(host_variables.of_host(action.task_vars["hostvars"], host)), volumes
+        build, HOST.read(host_variables.of_host(action.task_vars["hostvars"], host)), volumes
     )
 
 
-def _plans(found: _Rehearsed) -> list[dict[str, t.Any]]:
+def _plans(rehearsal: _Rehearsed) -> list[dict[str, t.Any]]:
     """Return the plan of each instance, with its ``lines``, and ``entry``, ``flavor`` if its lines print them."""
     # The hosts of an entry are much the same for each of its instances: they are explained for the first few.
     explained: dict[int, list[str]] = {}
     refused: dict[tuple[int, str], list[str]] = {}
     plans = []
-    for row in found.rows:
-        plan = _plan_of(row, found, explained)
-        plan["volumes"] = [_volume_plan(a, found.backends.get(a.volume_id)) for a in found.volumes.get(row.uuid, [])]
+    for row in rehearsal.rows:
+        plan = _plan_of(row, rehearsal, explained)
+        plan["volumes"] = [
+            _volume_plan(a, rehearsal.backends.get(a.volume_id)) for a in rehearsal.volumes.get(row.uuid, [])
+        ]
         plan["lines"] += [_volume_line(v) for v in plan["volumes"]]
         if plan["error"] is not None:
             plan["lines"] = refused.setdefault((row.request_spec_id, plan["error"]["message"]), plan["lines"])
@@ -185,14 +192,14 @@ def _plans(found: _Rehearsed) -> list[dict[str, t.Any]]:
     return plans
 
 
-def _plan_of(row: Instance, found: _Rehearsed, explained: dict[int, list[str]]) -> dict[str, t.Any]:
+def _plan_of(row: Instance, rehearsal: _Rehearsed, explained: dict[int, list[str]]) -> dict[str, t.Any]:
     """:arg explained: entry -> the instances with whose plans its hosts are; their number is limited."""
     build, fault, selection = (
-        found.placed.get(row.uuid),
-        found.faults.get(row.uuid),
-        found.result.placed.get(row.uuid),
+        rehearsal.placed.get(row.uuid),
+        rehearsal.faults.get(row.uuid),
+        rehearsal.result.placed.get(row.uuid),
     )
-    decision = selection.decision if selection is not None else found.result.explanations.get(row.uuid)
+    decision = selection.decision if selection is not None else rehearsal.result.explanations.get(row.uuid)
     uuids = explained.setdefault(row.request_spec_id, [])
     decided = decision is not None or selection is not None
     if decision is not None and len(uuids) < EXPLAINED_OF_AN_ENTRY:
@@ -207,7 +214,7 @@ def _plan_of(row: Instance, found: _Rehearsed, explained: dict[int, list[str]]) 
         "decision": None if decision is None else explain.condensed(decision, HOSTS_SHOWN),
         "explained_by": uuids[-1] if decided and uuids else None,
         "error": fault,
-        "xml": found.xml.get(row.uuid),
+        "xml": rehearsal.xml.get(row.uuid),
         "entry": row.request_spec_id,
         "flavor": row.spec["flavor"]["name"],
         "lines": _plan_lines(row, build, selection, fault, decision, decided),
@@ -223,9 +230,9 @@ def _unconnected(placed: t.Iterable[builds.Build]) -> list[str]:
                 hosts.setdefault(network.name, set()).add(build.row.host)
     return [
         "Network %s is managed: each host has one of its own, and its guests on different hosts (here %s) do not reach each other in it."
-        " Use a bridge of the hosts (type: bridge) for that." % (name, _named(sorted(those)))
-        for name, those in sorted(hosts.items())
-        if len(those) > 1
+        " Use a bridge of the hosts (type: bridge) for that." % (name, _named(sorted(host_names)))
+        for name, host_names in sorted(hosts.items())
+        if len(host_names) > 1
     ]
 
 
@@ -237,8 +244,8 @@ def _text(plans: t.Sequence[dict[str, t.Any]]) -> list[str]:
     """The plans for people: once for neighbours of an entry with the same one."""
     texts = [(p.pop("entry"), p.pop("flavor"), p.pop("lines")) for p in plans]
     lines: list[str] = []
-    for (_entry, flavor, its), alike in itertools.groupby(zip(texts, plans), key=lambda pair: pair[0]):
-        lines += ["", "%s (flavor %s)" % (some([plan["name"] for _text, plan in alike]), flavor), *its]
+    for (_entry, flavor, entry_lines), alike in itertools.groupby(zip(texts, plans), key=lambda pair: pair[0]):
+        lines += ["", "%s (flavor %s)" % (some([plan["name"] for _text, plan in alike]), flavor), *entry_lines]
     return lines
 
 
@@ -275,14 +282,14 @@ def _plan_lines(
 def _diffs(plans: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, str]]:
     """The domain XML of the first instance of each entry, and what is different in that of the others."""
     first: dict[int, tuple[str, str]] = {}
-    found = []
+    diffs = []
     for plan in plans:
         header = "%s on %s" % (plan["name"], plan["host"])
-        of, before = first.setdefault(plan["entry"], (header, plan["xml"]))
-        if of == header:
-            of, before = plan["name"], ""
-        found.append({"before": before, "after": plan["xml"], "before_header": of, "after_header": header})
-    return found
+        before_header, before = first.setdefault(plan["entry"], (header, plan["xml"]))
+        if before_header == header:
+            before_header, before = plan["name"], ""
+        diffs.append({"before": before, "after": plan["xml"], "before_header": before_header, "after_header": header})
+    return diffs
 
 
 def _volume_plan(attached: attached_volumes.Attached, chosen: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:

@@ -38,8 +38,8 @@ def networks_of(builds: t.Iterable[Build]) -> dict[str, Network]:
 def network_arguments(action: LedgerAction, networks: t.Iterable[Network]) -> dict[str, t.Any]:
     """Options of the module virtual_network."""
     fields = ("name", "type", "source", "manage", "forward", "mtu", "subnets")
-    found = [{k: v for k, v in asdict(network).items() if k in fields} for network in networks]
-    return {**host_settings.libvirt_arguments(action), "networks": found}
+    entries = [{k: v for k, v in asdict(network).items() if k in fields} for network in networks]
+    return {**host_settings.libvirt_arguments(action), "networks": entries}
 
 
 def has_image(build: Build) -> bool:
@@ -47,21 +47,26 @@ def has_image(build: Build) -> bool:
     return any(d["kind"] == "image" for d in build.disks)
 
 
+def image_of(build: Build) -> str:
+    """The id of the image that a disk of the build's own is made from; "" for none."""
+    return str(build.image["id"]) if has_image(build) else ""
+
+
 def image_marker(action: LedgerAction, build: Build) -> str:
     """The file that is on the host when it has the build's image."""
-    return image_marker_path(host_settings.of(action).instances_path, build.row.spec["image"]["id"])
+    return image_marker_path(host_settings.read_current_host(action).instances_path, build.image["id"])
 
 
 def images_of(builds: t.Iterable[Build], catalogue: t.Any) -> dict[str, Image]:
     """The images that root disks are made from, by id. :arg catalogue: bootflow_images"""
-    stored = [b.row.spec["image"] for b in builds if has_image(b)]
+    stored = [b.image for b in builds if has_image(b)]
     known = parse_images(catalogue).values() if stored else ()
     return {image.id: image for image in (find_image(known, data) for data in stored)}
 
 
 def host_can_fetch(action: LedgerAction, image: Image) -> bool:
     """Whether the current host reaches the image without a copy of the controller's file."""
-    wanted = module_image(image, is_local(action))
+    wanted = module_image(image, is_local(action), action.task_vars["inventory_hostname"])
     return bool(wanted["url"] or wanted["path_on_host"])
 
 
@@ -73,11 +78,11 @@ def not_copied(name: str) -> errors.BootflowError:
 def disk_arguments(action: LedgerAction, builds: t.Sequence[Build], images: t.Mapping[str, Image]) -> dict[str, t.Any]:
     """Options of the module instance_disks."""
     local = is_local(action)
-    settings = host_settings.of(action)
+    settings = host_settings.read_current_host(action)
     return {
         "instances_path": settings.instances_path,
         "ledger_id": builds[0].ledger_id,
-        "images": [module_image(i, local) for i in images.values()],
+        "images": [module_image(i, local, action.task_vars["inventory_hostname"]) for i in images.values()],
         "instances": [
             {
                 "uuid": b.uuid,
@@ -112,7 +117,7 @@ def drives_and_domains(
     :arg secrets_of: what the ledger does not keep. :arg stay_off: builds whose guests are only defined.
     :arg problems: gets the problems of builds that this host, or no host, can run.
     """
-    settings = host_settings.of(action)
+    settings = host_settings.read_current_host(action)
     drives, domains = [], []
     for build in builds:
         attached = volumes.get(build.uuid, ())
@@ -144,7 +149,7 @@ def drives_and_domains(
 
 def domain_arguments(action: LedgerAction, domains: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     """Options of the module domain."""
-    settings = host_settings.of(action)
+    settings = host_settings.read_current_host(action)
     return {
         **host_settings.libvirt_arguments(action),
         "domains": domains,

@@ -48,7 +48,7 @@ class BuildWork:
         self.stage_of = dict.fromkeys(self.builds, NETWORKING)  # where each is, or failed
         self.passed: dict[str, dict[str, tuple[float, float]]] = {uuid: {} for uuid in self.builds}
         self.ended: dict[str, Ended] = {}
-        self.lost: set[str] = set()
+        self.lost_uuids: set[str] = set()
         self.starting: set[str] = set()
         self.stay_off: t.Collection[str] = ()  # builds whose guests are defined, and not started
 
@@ -57,22 +57,22 @@ class BuildWork:
         return uuids
 
     def connect(
-        self, builds: list[Build], found: t.Mapping[str, t.Sequence[attached_volumes.Attached]]
+        self, builds: list[Build], attachments_by_uuid: t.Mapping[str, t.Sequence[attached_volumes.Attached]]
     ) -> build_parts.Problems:
-        """Connect the host to the volumes of these builds. Returns an attachment's id -> why that failed. :arg found: by uuid"""
+        """Connect the host to the volumes of these builds. Returns an attachment's id -> why that failed. :arg attachments_by_uuid: of the builds"""
         problems: build_parts.Problems = {}
         ledger = self.action.open_ledger()
         for facts, group in _by_node(builds):
-            mine = [a for b in group for a in found.get(b.uuid, ())]
-            problems.update(attached_volumes.connect(self.action, ledger, mine, facts))
+            attachments = [a for b in group for a in attachments_by_uuid.get(b.uuid, ())]
+            problems.update(attached_volumes.connect(self.action, ledger, attachments, facts))
         return problems
 
     # --- the work -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Build all of them that are this run's."""
-        builds = [b for b in self.builds.values() if b.uuid not in self.lost]
-        settings = host_settings.of(self.action)
+        builds = [b for b in self.good(self.builds.values()) if b.uuid not in self.lost_uuids]
+        settings = host_settings.read_current_host(self.action)
         waits = settings.wait_console or settings.wait_address or settings.wait_agent
         apart = {b.uuid for b in builds if waits or domain_builder.has_volumes(b) or domain_builder.has_tags(b)}
         at_once = [b for b in builds if b.uuid not in apart]
@@ -84,18 +84,18 @@ class BuildWork:
         if late:
             with self.guarded(late):
                 self._with_images(late)
-        left = [b for b in builds if b.uuid in apart]
-        if left:
-            with self.guarded(left):
-                self._networks(left)
-        left = self._into(BLOCK_DEVICE_MAPPING, left)
-        if left:
-            with self.guarded(left):
-                self._disks(left)
-        left = self._into(SPAWNING, left)
-        if left:
-            with self.guarded(left):
-                self._spawn(left)
+        remaining = [b for b in builds if b.uuid in apart]
+        if remaining:
+            with self.guarded(remaining):
+                self._networks(remaining)
+        remaining = self._into(BLOCK_DEVICE_MAPPING, remaining)
+        if remaining:
+            with self.guarded(remaining):
+                self._disks(remaining)
+        remaining = self._into(SPAWNING, remaining)
+        if remaining:
+            with self.guarded(remaining):
+                self._spawn(remaining)
 
     def adapted(self, domain: dict[str, t.Any]) -> dict[str, t.Any]:
         """An element of the option ``domains`` as this work needs it."""
@@ -129,15 +129,15 @@ class BuildWork:
             return []
         uuids = {b.uuid for b in good}
         reached = set(self.reach(stage, uuids))
-        self.lost |= uuids - reached
+        self.lost_uuids |= uuids - reached
         self.stage_of.update(dict.fromkeys(reached, stage))
         return [b for b in good if b.uuid in reached]
 
     def _all_parts(self, builds: list[Build]) -> None:
         """Everything in one module; without_image gets the builds whose image is not on the host."""
         images = {b.uuid: build_parts.image_marker(self.action, b) for b in builds if build_parts.has_image(b)}
-        there = self.action.probe(sorted(set(images.values())))
-        lacks = {uuid for uuid, marker in images.items() if marker not in there}
+        present_markers = self.action.probe(sorted(set(images.values())))
+        lacks = {uuid for uuid, marker in images.items() if marker not in present_markers}
         self.without_image = [b for b in builds if b.uuid in lacks]
         builds = [b for b in builds if b.uuid not in lacks]
         if builds:
@@ -151,7 +151,7 @@ class BuildWork:
         with self.guarded(builds):
             images = build_parts.images_of(builds, self.images)
             small = {i.id for i in images.values() if not build_parts.host_can_fetch(self.action, i) and is_small(i)}
-        soon = [b for b in self.good(builds) if b.row.spec["image"]["id"] in small]
+        soon = [b for b in self.good(builds) if b.image["id"] in small]
         if soon:
             with self.guarded(soon):
                 self._with_images(soon)
@@ -164,14 +164,14 @@ class BuildWork:
         lacking = [i for i in images.values() if not build_parts.host_can_fetch(self.action, i)]
         with self.uploaded(lacking) as (uploads, refused):
             for build in builds:
-                of_its = refused.get((build.row.spec["image"] or {}).get("id", ""))
+                of_its = refused.get(build.image.get("id", ""))
                 if of_its is not None:
                     self._fail({build.uuid: of_its})
             builds = self.good(builds)
             result = self._parts_of(builds, fetch=True, uploads=uploads)
         for build in self.good(builds):
             if _lacks(result, build):
-                self._fail({build.uuid: build_parts.not_copied(build.row.spec["image"]["name"])})
+                self._fail({build.uuid: build_parts.not_copied(build.image["name"])})
 
     def _parts_of(self, builds: list[Build], fetch: bool, uploads: t.Mapping[str, str] | None = None) -> t.Any:
         """The parts of these builds, in one module. Returns the result of the part disks, if there was something to do."""
@@ -238,7 +238,7 @@ class BuildWork:
 
     def _end(self, builds: t.Iterable[Build], result: t.Mapping[str, t.Any], drives: t.Mapping[str, t.Any]) -> None:
         """The guests of these builds run. :arg drives: the result of the part that wrote their config drives"""
-        settings = host_settings.of(self.action)
+        settings = host_settings.read_current_host(self.action)
         for build in builds:
             outcome = result["outcomes"][build.uuid]
             name = outcome.get("name") or build.row.domain_name
@@ -255,7 +255,7 @@ class BuildWork:
 
     def _ssh_host_key(self, build: Build, drives: t.Mapping[str, t.Any]) -> str | None:
         """The public host key on the config drive of a build; None: it has none, or a dead run wrote the drive."""
-        if not domain_builder.has_ssh_host_key(build, host_settings.of(self.action)):
+        if not domain_builder.has_ssh_host_key(build, host_settings.read_current_host(self.action)):
             return None
         outcome = drives.get("outcomes", {}).get(build.uuid) or {}
         return None if build.resumed and not outcome.get("changed") else ssh_host_keys.key_pair(build.uuid)[1]
@@ -286,10 +286,13 @@ class BuildWork:
 
     def _volumes(self, builds: list[Build]) -> None:
         """Connect the builds' volumes, after their local disks: what fails there needs no session."""
-        found = self.action.open_ledger().inspect(attached_volumes.load, [b.uuid for b in builds])
-        problems = self.connect(builds, found)
-        its = {b.uuid: next((problems[a.id] for a in found.get(b.uuid, ()) if a.id in problems), None) for b in builds}
-        self._fail({uuid: problem for uuid, problem in its.items() if problem is not None})
+        attachments_by_uuid = self.action.open_ledger().inspect(attached_volumes.load, [b.uuid for b in builds])
+        problems = self.connect(builds, attachments_by_uuid)
+        problem_by_uuid = {
+            b.uuid: next((problems[a.id] for a in attachments_by_uuid.get(b.uuid, ()) if a.id in problems), None)
+            for b in builds
+        }
+        self._fail({uuid: problem for uuid, problem in problem_by_uuid.items() if problem is not None})
 
     def _local_disks(self, builds: list[Build]) -> None:
         images = build_parts.images_of(builds, self.images)
@@ -339,7 +342,9 @@ class BuildWork:
         for build in builds:
             if build.row.config_drive and domain_builder.has_tags(build):
                 try:
-                    domain = build_parts.domain(build, host_settings.of(self.action), volumes.get(build.uuid, ()))
+                    domain = build_parts.domain(
+                        build, host_settings.read_current_host(self.action), volumes.get(build.uuid, ())
+                    )
                 except errors.BootflowError as e:
                     self._fail({build.uuid: e})
                 else:
@@ -359,7 +364,7 @@ def _lacks(result: t.Mapping[str, t.Any], build: Build) -> bool:
 
 def _by_node(builds: list[Build]) -> list[tuple[dict[str, t.Any], list[Build]]]:
     """(facts of a node, its builds): a host may report as several nodes."""
-    found: dict[str, tuple[dict[str, t.Any], list[Build]]] = {}
+    groups: dict[str, tuple[dict[str, t.Any], list[Build]]] = {}
     for build in builds:
-        found.setdefault(build.row.node, (build.facts, []))[1].append(build)
-    return list(found.values())
+        groups.setdefault(build.row.node, (build.facts, []))[1].append(build)
+    return list(groups.values())

@@ -19,16 +19,16 @@ from ..run.ledger_action import LedgerAction
 from . import domain_builder
 
 
-def settle(
+def settle_builds(
     action: LedgerAction,
     ledger: Ledger,
     host: str,
     facts: t.Mapping[str, t.Any],
     asked_at: float,
-    taken: t.Mapping[str, str] | None = None,
+    former_runs: t.Mapping[str, str] | None = None,
 ) -> Settled:
-    """Settle the builds on ``host``, and tell what becomes of guests that were built. :arg facts: its report. See flows.recovery.dead_builds.settle()"""
-    settings = HOST.of(action.task_vars["hostvars"][host])
+    """Settle the builds on ``host``, and tell what becomes of guests that were built. :arg facts: its report. See flows.recovery.dead_builds.settle_builds()"""
+    settings = HOST.read(action.task_vars["hostvars"][host])
 
     def machine_type(build: Build) -> str | None:
         try:
@@ -36,11 +36,11 @@ def settle(
         except BootflowError:  # the host has this machine type no longer; the guest runs
             return None
 
-    settled = ledger.transact(dead_builds.settle, host, seen_in(facts), asked_at, machine_type, taken)
+    settled = ledger.transact(dead_builds.settle_builds, host, seen_in(facts), asked_at, machine_type, former_runs)
     for uuid, name in sorted(settled.adopted.items()):
         text = "%s (%s) is active: its build had ended on %s when its run died."
         action._display.display(text % (name, uuid, host))
-    for uuid, name in sorted(settled.kept.items()):
+    for uuid, name in sorted(settled.kept_builds.items()):
         text = "%s (%s) ended in ERROR, and %s keeps what it has of it: bootflow.compute.show tells why."
         action._display.warning(text % (name, uuid, host))
     return settled

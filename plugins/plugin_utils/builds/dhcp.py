@@ -20,7 +20,7 @@ def reserve(action: LedgerAction, wanted: t.Sequence[t.Mapping[str, str]]) -> li
     """Returns the addresses that the DHCP servers of the host now reserve, and warns of the others."""
     if not wanted:
         return []
-    address_of = {each["mac"]: each["address"] for each in wanted}
+    address_of = {reservation["mac"]: reservation["address"] for reservation in wanted}
     arguments = {**host_settings.libvirt_arguments(action), "reservations": list(wanted)}
     try:
         result = action.run_module("virtual_network", arguments)
@@ -50,4 +50,6 @@ def restore(action: LedgerAction, networks: t.Mapping[str, Network], result: t.M
         guests = ledger.inspect(reservations.of_hosts, [host]).get(host, {})
     finally:
         ledger.close()
-    reserve(action, [each for needed in guests.values() for each in needed if each["network"] in made])
+    reserve(
+        action, [reservation for needed in guests.values() for reservation in needed if reservation["network"] in made]
+    )

@@ -191,10 +191,10 @@ def module_disk(disk: t.Mapping[str, t.Any], build: Build, settings: Values) -> 
     """A planned disk in the form of the module instance_disks."""
     wanted = blank_disk(disk, settings)
     if disk["kind"] == "image":
-        image = build.row.spec["image"]
-        wanted["image_id"] = image["id"]
-        if disk["size_gb"] == 0 and zero_disk_gb(image):
-            wanted["max_size_gb"] = zero_disk_gb(image)
+        wanted["image_id"] = build.image["id"]
+        own = build.row.spec["image"]
+        if disk["size_gb"] == 0 and zero_disk_gb(own):
+            wanted["max_size_gb"] = zero_disk_gb(own)
     return wanted
 
 

@@ -18,8 +18,7 @@ import os
 import time
 import typing as t
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from ...module_utils.core.networks.network_info import PortRecord
 from ...module_utils.flows.boot import builds as ledger_builds
@@ -28,6 +27,7 @@ from ...module_utils.ledger.compute import ports
 from ...module_utils.ledger.compute.instances import PlacedInstance
 from ...module_utils.ledger.database import Ledger, no_garbage_sought
 from ..run.ledger_action import LedgerAction
+from ..run.stage_results import folder_of, path_of, write_whole
 
 # So many seconds after the last write, a host's task writes the outcomes of all: the ledger shows guests that run while others are built.
 WRITTEN_EVERY = 3.0
@@ -49,26 +49,26 @@ def give(action: LedgerAction, builds: t.Mapping[str, t.Sequence[Build]], more: 
 
     :arg more: hosts with builds that wait for volumes. :arg later: see Given
     """
-    folder, at = _folder(action), action.context().now
+    folder, at = folder_of(action), action.context().now
     for path in folder.glob("*.builds"):
         path.unlink()
     made: dict[tuple[str, t.Any], str] = {}
     with no_garbage_sought():
         for host in {*builds, *more}:
             how = json.dumps({"more": host in more, "later": later, "at": at})
-            _write(_path(folder, host, "builds"), "%s\n%s" % (how, to_text(builds.get(host, ()), made)))
+            write_whole(path_of(folder, host, "builds"), "%s\n%s" % (how, to_text(builds.get(host, ()), made)))
     (folder / WRITTEN).touch(mode=0o600)
 
 
 def is_idle(action: LedgerAction, host: str) -> bool:
     """Whether builds were given to hosts, and ``host`` has none of them."""
-    folder = _folder(action)
-    return not _path(folder, host, "builds").exists() and (folder / WRITTEN).exists()
+    folder = folder_of(action)
+    return not path_of(folder, host, "builds").exists() and (folder / WRITTEN).exists()
 
 
 def take(action: LedgerAction, host: str) -> Given | None:
     """Take the data that was handed to ``host``, once. Returns None if there was none: the ledger knows its builds."""
-    path = _path(_folder(action), host, "builds")
+    path = path_of(folder_of(action), host, "builds")
     try:
         how, _newline, builds = path.read_text().partition("\n")
     except FileNotFoundError:
@@ -79,13 +79,13 @@ def take(action: LedgerAction, host: str) -> Given | None:
 
 def untaken(action: LedgerAction) -> list[str]:
     """The hosts whose tasks never took what they were given."""
-    return sorted(unquote(path.stem) for path in _folder(action).glob("*.builds"))
+    return sorted(unquote(path.stem) for path in folder_of(action).glob("*.builds"))
 
 
 def leave(action: LedgerAction, host: str, ended: t.Iterable[Ended]) -> None:
     """Leave the outcomes of a host's builds for collect(), which is called here when it is time."""
-    folder = _folder(action)
-    _write(_path(folder, host, "ended"), json.dumps([asdict(each) for each in ended]))
+    folder = folder_of(action)
+    write_whole(path_of(folder, host, "ended"), json.dumps([asdict(outcome) for outcome in ended]))
     if time.time() - (folder / WRITTEN).stat().st_mtime >= WRITTEN_EVERY:
         collect(action, None, wait=False)
 
@@ -95,7 +95,7 @@ def collect(action: LedgerAction, ledger: Ledger | None, wait: bool = True) -> l
 
     :arg ledger: None: it is opened if there are outcomes. :arg wait: for another task that does so, otherwise leave it to that.
     """
-    folder = _folder(action)
+    folder = folder_of(action)
     if not any(folder.glob("*.ended")):
         return []
     with contextlib.ExitStack() as held:
@@ -105,29 +105,12 @@ def collect(action: LedgerAction, ledger: Ledger | None, wait: bool = True) -> l
         except BlockingIOError:
             return []
         paths = sorted(folder.glob("*.ended"))
-        found = [Ended(**each) for path in paths for each in json.loads(path.read_text())]
-        hosts = (ledger or action.open_ledger()).transact(ledger_builds.ended_elsewhere, found)
+        outcomes = [Ended(**outcome) for path in paths for outcome in json.loads(path.read_text())]
+        hosts = (ledger or action.open_ledger()).transact(ledger_builds.ended_elsewhere, outcomes)
         for path in paths:
             path.unlink()
         os.utime(folder / WRITTEN)
     return hosts
-
-
-def _folder(action: LedgerAction) -> Path:
-    folder = action.ports.folder()
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
-
-
-def _path(folder: Path, host: str, kind: str) -> Path:
-    return folder / ("%s.%s" % (quote(host, safe=""), kind))
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all: another task may look for it."""
-    new = path.with_suffix(".new-%d" % os.getpid())
-    new.write_text(text)
-    new.rename(path)
 
 
 def to_text(builds: t.Iterable[Build], made: dict[tuple[str, t.Any], str]) -> str:

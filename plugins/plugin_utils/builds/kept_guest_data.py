@@ -39,10 +39,10 @@ _PREFIX = "sha256:"
 
 def of_action(action: LedgerAction) -> KeptGuestData:
     """The folder of this run's settings for its ledger: several ledgers may have their folders in one place."""
-    found = read_settings(GUEST_DATA.options(), {}, action.variable)
-    if not found["keep_user_data"]:
+    values = read_settings(GUEST_DATA.options(), {}, action.variable)
+    if not values["keep_user_data"]:
         return KeptGuestData(None)
-    folder = found["user_data_dir"] or _default_folder(as_address(action.options["ledger_url"]).url)
+    folder = values["user_data_dir"] or _default_folder(as_address(action.options["ledger_url"]).url)
     return KeptGuestData(None if folder is None else os.path.join(folder, action.ledger_id()))
 
 
@@ -72,9 +72,9 @@ class KeptGuestData:
     def __init__(self, folder: str | None):
         self.folder = folder
 
-    def keep(self, found: t.Iterable[GuestSecrets]) -> None:
-        """Keep user data and injected files of ``found``. :raises InvalidInput: the folder cannot be written, or is not private."""
-        texts = {name: text for secrets in found for name, text in _texts(secrets).items()}
+    def keep(self, guest_secrets: t.Iterable[GuestSecrets]) -> None:
+        """Keep user data and injected files of ``guest_secrets``. :raises InvalidInput: the folder cannot be written, or is not private."""
+        texts = {name: text for secrets in guest_secrets for name, text in _texts(secrets).items()}
         if self.folder is None or not texts:
             return
         try:
@@ -96,14 +96,14 @@ class KeptGuestData:
                 " rebuild and evacuate need the file that booted an instance then.",
             ) from None
 
-    def keep_or_warn(self, action: LedgerAction, found: t.Iterable[GuestSecrets]) -> None:
+    def keep_or_warn(self, action: LedgerAction, guest_secrets: t.Iterable[GuestSecrets]) -> None:
         """Call keep(). A failure is a warning, and does not stop the build of any guest."""
         try:
-            self.keep(found)
+            self.keep(guest_secrets)
         except errors.InvalidInput as error:
             action._display.warning(error.paragraph)
 
-    def of(self, digest: t.Mapping[str, t.Any]) -> GuestSecrets | None:
+    def read_secrets(self, digest: t.Mapping[str, t.Any]) -> GuestSecrets | None:
         """Return the secrets that an instance with this digest was booted with; None if it had none, or not all are here."""
         user_data, files = digest.get("user_data"), digest.get("injected_files") or {}
         if not (user_data or files):
@@ -156,9 +156,9 @@ def _texts(secrets: GuestSecrets) -> dict[str, str]:
 
 def _names(digests: t.Iterable[t.Mapping[str, t.Any]]) -> set[str]:
     """The names of the files that these digests mean."""
-    found = {each.get("user_data") for each in digests if each.get("user_data")}
-    found |= {name for each in digests for name in (each.get("injected_files") or {}).values()}
-    return {str(name)[len(_PREFIX) :] for name in found}
+    names = {digest.get("user_data") for digest in digests if digest.get("user_data")}
+    names |= {name for digest in digests for name in (digest.get("injected_files") or {}).values()}
+    return {str(name)[len(_PREFIX) :] for name in names}
 
 
 def _sha256(text: str) -> str:

@@ -38,7 +38,7 @@ def password_of(uuid: str, secrets: GuestSecrets | None, purpose: str = "") -> s
 
 def of_run(action: LedgerAction, ledger: Ledger, uuids: t.Sequence[str] | None) -> dict[str, dict[str, str]]:
     """uuid -> name, project and password of the instances that this run started. :arg uuids: only of these; None: of all"""
-    secrets_of = SecretsOfRequest(action.options["instances"], action.options["project"]).of
+    secrets_of = SecretsOfRequest(action.options["instances"], action.options["project"]).guest_secrets
     run = action.context().run.id
 
     def read(tx: Transaction) -> tuple[list[Instance], set[str]]:
@@ -48,7 +48,7 @@ def of_run(action: LedgerAction, ledger: Ledger, uuids: t.Sequence[str] | None) 
         return rows, history.with_event(tx, [r.uuid for r in rows], "resume")
 
     rows, resumed = ledger.inspect(read)
-    found = {}
+    passwords = {}
     for row in rows:
         secrets = secrets_of(row.project, row.display_name)
         # A config drive that a dead run wrote has a password that died with it, unless the request names it.
@@ -57,19 +57,19 @@ def of_run(action: LedgerAction, ledger: Ledger, uuids: t.Sequence[str] | None) 
         )
         if row.config_drive and known:
             password = password_of(row.uuid, secrets)
-            found[row.uuid] = {"name": row.display_name, "project": row.project, "password": password}
-    return found
+            passwords[row.uuid] = {"name": row.display_name, "project": row.project, "password": password}
+    return passwords
 
 
-def leave(action: LedgerAction, found: t.Mapping[str, t.Mapping[str, str]]) -> bool:
+def leave(action: LedgerAction, passwords: t.Mapping[str, t.Mapping[str, str]]) -> bool:
     """Leave the passwords of of_run() in the folder of the option ``admin_password_dir``. Returns whether there was something to leave.
 
     :raises InvalidInput: see leave_in().
     """
     folder = action.options["admin_password_dir"]
-    if not (folder and found):
+    if not (folder and passwords):
         return False
-    leave_in(folder, {uuid: each["password"] for uuid, each in found.items()})
+    leave_in(folder, {uuid: entry["password"] for uuid, entry in passwords.items()})
     if action.options["print_table"]:
         tables.show(action.ports.display, ["Admin passwords: in %s, in files named by UUID" % folder])
     return True

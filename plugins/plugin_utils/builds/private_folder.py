@@ -25,9 +25,9 @@ def make(folder: str) -> str:
         missing.append(path)
         path = os.path.dirname(path)
     check(path, may_be_shared=bool(missing))
-    for each in reversed(missing):
+    for parent in reversed(missing):
         try:
-            os.mkdir(each, 0o700)
+            os.mkdir(parent, 0o700)
         except FileExistsError:  # another process was faster: whose it is shows below
             pass
     path = os.path.realpath(folder)
@@ -48,10 +48,10 @@ def check(path: str, may_be_shared: bool = False) -> None:
 
 def _check(path: str, may_be_shared: bool) -> None:
     """:arg may_be_shared: others may make files in it if they cannot rename the files of this user"""
-    found = os.lstat(path)
-    if not stat.S_ISDIR(found.st_mode):
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(20, "Not a directory", path)
-    if found.st_uid not in (0, os.geteuid()):
-        raise NotPrivate("%s belongs to another user (%d)" % (path, found.st_uid))
-    if found.st_mode & 0o022 and not (may_be_shared and found.st_mode & stat.S_ISVTX):
-        raise NotPrivate("other users may write to %s (mode %04o)" % (path, stat.S_IMODE(found.st_mode)))
+    if status.st_uid not in (0, os.geteuid()):
+        raise NotPrivate("%s belongs to another user (%d)" % (path, status.st_uid))
+    if status.st_mode & 0o022 and not (may_be_shared and status.st_mode & stat.S_ISVTX):
+        raise NotPrivate("other users may write to %s (mode %04o)" % (path, stat.S_IMODE(status.st_mode)))

@@ -64,12 +64,12 @@ def limits_of(
         "disks": largest(build.disks, spec["image"]),
         "iotune": {} if disk_limits is None else dataclasses.asdict(disk_limits),
         "interfaces": {
-            str(each.mac): {
-                **each.place,
-                "dev": each.target_dev,
-                "bandwidth": {name: getattr(each, name) for name in VIF_LIMITS},
+            str(interface.mac): {
+                **interface.place,
+                "dev": interface.target_dev,
+                "bandwidth": {name: getattr(interface, name) for name in VIF_LIMITS},
             }
-            for each in devices.interface_configs(guest, domain_builder.host_capabilities(build).virt_type)
+            for interface in devices.interface_configs(guest, domain_builder.host_capabilities(build).virt_type)
         },
         "vnc_listen": guest_settings.vnc_listen,
         "rng_dev_path": guest_settings.rng_dev_path,

@@ -34,10 +34,10 @@ from ..run.inventory_hosts import all_of, reachable, refuse_left_out
 from ..run.ledger_action import LedgerAction
 from ..run.results import diff
 from ..run.stages import Item, Result
+from ..scheduling.candidates import Candidates, hosts_to_ask
 from ..settings import apply_plan, host_reports, resize_settings, scheduler_settings, variable_names
 from ..volumes.attached_volumes import connectors_of
 from . import live_settings
-from .candidates import Candidates, hosts_to_ask
 from .cold_hosts import ColdHosts, on_one_host, silence_in
 from .report import as_it_is, item_of, line_of, not_placed, report
 
@@ -50,8 +50,8 @@ Flavors = t.Mapping[str, t.Tuple[str, str]]  # uuid -> the names of the former a
 class ColdMove(ColdHosts):
     """All stages of the operation that the options of the action name."""
 
-    def __init__(self, action: LedgerAction, registered: t.Mapping[str, str]):
-        super().__init__(action, registered)
+    def __init__(self, action: LedgerAction, family: str):
+        super().__init__(action, family)
         self.operation = OPERATION[self.options["operation"]]
         self.reverts = self.operation is cold_life.REVERT
         self.called = self.event = self.operation.name
@@ -59,7 +59,13 @@ class ColdMove(ColdHosts):
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
         begin = self._begin_revert if self.reverts else self._begin
         switch = self._settle_all if self.reverts else self._switch
-        return {"check": self._check, "begin": begin, "switch": switch, "back": self._back, "finish": self._finish}
+        return {
+            "check": self._check,
+            "begin": begin,
+            "switch": switch,
+            "back": self._bring_back,
+            "finish": self._finish,
+        }
 
     # --- check and begin ------------------------------------------------------------------------------------------------
 
@@ -70,7 +76,7 @@ class ColdMove(ColdHosts):
         flavor: Flavor | None = None
         flavors: dict[str, Flavor] = {}
         if self.operation is cold_life.RESIZE and self.options["follow_file"]:
-            of_file = apply_plan.registered(self.action, apply_plan.BEGUN).get("flavors") or {}
+            of_file = apply_plan.result_of(self.action, apply_plan.BEGIN).get("flavors") or {}
             flavors = {uuid: parsed.flavor(name) for uuid, name in of_file.items()}
         elif self.operation is cold_life.RESIZE:
             if not self.options["flavor"]:
@@ -90,12 +96,12 @@ class ColdMove(ColdHosts):
             ledger = action.rehearsal_ledger() if action.check_mode else action.open_ledger()
             former = ledger.inspect(revert.former_hosts, Selection.from_options(self.options))
             hosts = sorted(former.intersection(action.compute_hosts()))
-            return {"changed": False, "stale_hosts": action.within_limit(hosts)}
+            return {"changed": False, "ask": action.within_limit(hosts)}
         scheduler_settings.check(action)
         wanted = self._wanted()
         ledger = action.rehearsal_ledger() if action.check_mode else action.open_ledger()
         ledger.inspect(cold.check, wanted)
-        return {"changed": False, "stale_hosts": hosts_to_ask(action, ledger)}
+        return {"changed": False, "ask": hosts_to_ask(action, ledger)}
 
     def _begin_revert(self) -> Result:
         selection, known = Selection.from_options(self.options), frozenset(self.action.compute_hosts())
@@ -105,17 +111,21 @@ class ColdMove(ColdHosts):
             recovery.settle_on_lost_hosts(tx, selection)
             silences = {h: silence_in(h, reports.get(h) or {}) for h in revert.former_hosts(tx, selection)}
             silent = {h: e for h, e in silences.items() if e is not None}
-            heard = [h for h in silences if h not in silent and reports[h].get("compute_node")]
-            reported = {h: host_reports.instances_in(reports[h]) for h in heard}
+            heard = [h for h in silences if h not in silent and "instances" in reports[h]]
+            reported = {h: set(reports[h]["instances"]) for h in heard}
             limits, inventory = self.options["quotas"], all_of(self.action)
             begun = revert.begin_revert(tx, selection, known, limits, silent, inventory, reported)
             down = nodes.forced_down(tx)
             self._check_limit(tx, begun.moving, down)
             return begun, cold_life.flavor_names(tx, begun.moving), down
 
-        back, flavors, down = self.action.write(begin)
-        items = [self._item(m, Journey(), flavors[m.uuid], down=down) for m in back.moving]
-        return self._begun(cold.Begun(back.moving, back.failed, back.rows, back.unchanged), items, flavors)
+        reverted_moves, flavors, down = self.action.write(begin)
+        items = [self._item(m, Journey(), flavors[m.uuid], down=down) for m in reverted_moves.moving]
+        return self._begun(
+            cold.Begun(reverted_moves.moving, reverted_moves.failed, reverted_moves.rows, reverted_moves.unchanged),
+            items,
+            flavors,
+        )
 
     def _begin(self) -> Result:
         wanted = self._wanted()
@@ -164,7 +174,7 @@ class ColdMove(ColdHosts):
         old, new = self._in_order(*flavors)
         old_disks, new_disks = self._in_order(m.move.old_disks, m.move.new_disks)
         changes = local_disks.changes(old_disks or (), new_disks or ())
-        if NVRAM in journey.left:
+        if NVRAM in journey.left_behind:
             changes.append("UEFI variables: new, with other keys")
         return {
             **item_of(m),
@@ -210,7 +220,7 @@ class ColdMove(ColdHosts):
             "unchanged": [as_it_is(r) for r in begun.unchanged],
             "sources": sorted({i["source"] for i in asked}),
             "destinations": sorted({i["destination"] for i in asked}),
-            "unheard": list(unheard),
+            "ask": list(unheard),
             "diff": diff("instances", "".join(b for b, _a in described), "".join(a for _b, a in described)),
         }
 
@@ -219,7 +229,11 @@ class ColdMove(ColdHosts):
     def _settle_all(self) -> Result:
         """Return the instances of a revert: their destinations are to remove them."""
         items = {} if self.action.check_mode else self.items()
-        return {**_NOT_SWITCHED, "to_settle": list(items), "hosts": sorted({i["destination"] for i in items.values()})}
+        return {
+            **_NOT_SWITCHED,
+            "to_settle": list(items),
+            "compute": sorted({i["destination"] for i in items.values()}),
+        }
 
     def _switch(self) -> Result:
         """Relocate the instances whose disks have arrived."""
@@ -237,11 +251,11 @@ class ColdMove(ColdHosts):
             "lost": sorted(set(able) - moved),
             "to_settle": reached,
             "problems": problems,
-            "hosts": sorted({items[u]["destination"] for u in reached}),
-            "storage_hosts": self._follow(items)[0],
+            "compute": sorted({items[u]["destination"] for u in reached}),
+            "storage": self._rebind_volumes(items)[0],
         }
 
-    def _follow(self, uuids: t.Iterable[str]) -> tuple[list[str], set[str]]:
+    def _rebind_volumes(self, uuids: t.Iterable[str]) -> tuple[list[str], set[str]]:
         """Bind the volumes of instances to the hosts where they are now.
 
         Returns the storage hosts that are to export them there, and the instances that have volumes to be connected.
@@ -253,19 +267,22 @@ class ColdMove(ColdHosts):
 
     # --- back -----------------------------------------------------------------------------------------------------------
 
-    def _back(self) -> Result:
+    def _bring_back(self) -> Result:
         """Bring back the instances that failed on their destinations, or are reverted, where these have nothing of them."""
         if self.action.check_mode:
             empty: dict[str, t.Any] = {"results": {}, "start": {}, "undone": {}, "reconnect": {}}
-            return {"changed": False, **empty, "hosts": [], "storage_hosts": []}
+            return {"changed": False, **empty, "compute": [], "storage": []}
         items, decided = self.items(), self._verdicts()
-        back = [u for u, verdict in decided.items() if verdict.comes_back]
-        lost = [u for u, verdict in decided.items() if verdict.lost]
-        went = {m.uuid for m in self.action.open_ledger().transact(cold_life.roll_back, back, lost)} if back else set()
+        uuids_to_return = [u for u, verdict in decided.items() if verdict.comes_back]
+        uuids_of_lost_hosts = [u for u, verdict in decided.items() if verdict.ignored_error]
+        went: set[str] = set()
+        if uuids_to_return:
+            ledger = self.action.open_ledger()
+            went = {m.uuid for m in ledger.transact(cold_life.roll_back, uuids_to_return, uuids_of_lost_hosts)}
         at_home = [u for u, verdict in decided.items() if not verdict.over or u in went]
         taken_over = self.result("switch")["lost"]
         owned = [u for u in at_home if u not in taken_over]
-        storage_hosts, lacking = self._follow(owned) if owned else ([], set())
+        storage_hosts, lacking = self._rebind_volumes(owned) if owned else ([], set())
         if self.reverts and owned:  # their guests are defined again, as are guests whose volumes are connected again
             lacking |= self.action.open_ledger().inspect(ledger_moves.detached_while_away, owned)
         start = []
@@ -283,8 +300,8 @@ class ColdMove(ColdHosts):
             "changed": bool(went),
             "results": {u: asdict(verdict) for u, verdict in decided.items()},
             **work,
-            "hosts": sorted({*hosts, *self.result("begin").get("sources", [])}),
-            "storage_hosts": storage_hosts,
+            "compute": sorted({*hosts, *self.result("begin").get("sources", [])}),
+            "storage": storage_hosts,
         }
 
     def _move(self, item: Item) -> Move:
@@ -298,8 +315,8 @@ class ColdMove(ColdHosts):
             switched_over, reached = uuid in switched["switched"], uuid in switched["to_settle"]
             error = switched["problems"].get(uuid)
             decided[uuid] = verdict = verdicts.settled(self._move(item), switched_over, reached, error, answers[uuid])
-            if verdict.lost:
-                warn_of_leftovers(self.action, item["destination"], {uuid: errors.from_dict(verdict.lost)})
+            if verdict.ignored_error:
+                warn_of_leftovers(self.action, item["destination"], {uuid: errors.from_dict(verdict.ignored_error)})
         return decided
 
     def _by_source(self, uuids: t.Sequence[str]) -> dict[str, list[str]]:
@@ -317,7 +334,8 @@ class ColdMove(ColdHosts):
         if endings:
             results = {u: cold_life.Result(*end) for u, end in endings.items()}
             failed = self.action.open_ledger().transact(cold_life.finish, self.operation, results)
-        stays = {u: verdict["stays"] for u, verdict in self.result("back").get("results", {}).items()}
+        return_result = {} if self.action.check_mode else self.result("back")
+        stays = {u: verdict["stays"] for u, verdict in return_result.get("results", {}).items()}
         shown = []
         for uuid, item in items.items():
             on_destination = stays.get(uuid, not self.reverts)
@@ -338,15 +356,15 @@ class ColdMove(ColdHosts):
             return {"changed": not all(i["error"] for i in shown), "instances": shown}
         more = [line_of(i, self._reason(i)) for i in begun.get("unchanged", [])]
         before = {uuid: item["vm_state"] for uuid, item in items.items()}
-        return report(self, shown, begun.get("not_placed", []), _note, more, back=self.reverts, before=before)
+        return report(self, shown, begun.get("not_placed", []), _note, more, to_source=self.reverts, before=before)
 
     def _endings(self) -> dict[str, Ending]:
         """Return what came of each instance."""
-        back, answers = self.result("back"), self.answers("return")
-        starts, restores = ({u for uuids in back[n].values() for u in uuids} for n in ("start", "undone"))
+        return_result, answers = self.result("back"), self.answers("return")
+        starts, restores = ({u for uuids in return_result[n].values() for u in uuids} for n in ("start", "undone"))
         return {
             u: verdicts.ending(Verdict(**verdict), answers[u], u in starts, u in restores)
-            for u, verdict in back["results"].items()
+            for u, verdict in return_result["results"].items()
         }
 
     def _reason(self, unchanged: Item) -> str:
@@ -365,8 +383,8 @@ _NOT_SWITCHED: Result = {
     "lost": [],
     "to_settle": [],
     "problems": {},
-    "hosts": [],
-    "storage_hosts": [],
+    "compute": [],
+    "storage": [],
 }
 
 

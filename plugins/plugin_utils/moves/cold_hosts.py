@@ -22,7 +22,7 @@ from ...module_utils.ledger.db.transaction import Transaction
 from ..builds.domain_builder import blank_disk
 from ..operations import hard_reboot
 from ..operations.cleaning import clean_host, clear_lost, resize_arguments
-from ..run import host_settings, host_variables
+from ..run import host_settings
 from ..run.results import item_errors
 from ..run.stages import Failed, Item, Outcomes, Result, Stages
 from ..settings import host_reports
@@ -54,7 +54,12 @@ class ColdHosts(Stages):
     answered_by = {"depart": "source", "arrive": "destination", "settle": "destination", "return": "source"}
 
     def on_hosts(self) -> t.Mapping[str, t.Callable[[str], Result]]:
-        return {"depart": self._depart, "arrive": self._arrive, "settle": self._settle, "return": self._return}
+        return {
+            "depart": self._depart,
+            "arrive": self._arrive,
+            "settle": self._settle_destination,
+            "return": self._return,
+        }
 
     def lost_in(self, tx: Transaction, uuids: t.Collection[str]) -> Failed:
         owned = {m.uuid for m in cold_life.load(tx, sorted(uuids))}
@@ -62,15 +67,14 @@ class ColdHosts(Stages):
 
     def _lost_on(self, host: str) -> Failed:
         """Return why instances that come to this host or leave it are no longer this run's."""
-        return self.lost(u for u, i in self.items().items() if host in (i["source"], i["destination"]))
+        return self.find_lost(u for u, i in self.items().items() if host in (i["source"], i["destination"]))
 
     def _report_of(self, host: str) -> t.Mapping[str, t.Any]:
         """Return what the host reported in this run."""
-        reports = host_variables.results(self.action.task_vars["hostvars"], [host], host_reports.REPORTED)
-        return reports.get(host) or {}
+        return host_reports.report_of(self.action, host)
 
     def _power(self, domains: t.Sequence[t.Mapping[str, t.Any]], state: str) -> tuple[Outcomes, Failed]:
-        settings = host_settings.of(self.action)
+        settings = host_settings.read_current_host(self.action)
         result = self.action.run_module(
             "domain_power",
             {
@@ -92,8 +96,8 @@ class ColdHosts(Stages):
     def _depart(self, host: str) -> Result:
         """Shut the guests down, disconnect the host from their volumes, and offer their disks. A guest whose destination does not answer runs on."""
         items = self.items_on(host, "source")
-        lost = self._lost_on(host)
-        failed = {i["uuid"]: e for i in items if (e := lost.get(i["uuid"]) or self._refusal(i)) is not None}
+        lost_instances = self._lost_on(host)
+        failed = {i["uuid"]: e for i in items if (e := lost_instances.get(i["uuid"]) or self._refusal(i)) is not None}
         items = [i for i in items if i["uuid"] not in failed]
         with contextlib.closing(self.action.open_ledger()) as ledger:
             volumes = ledger.inspect(sources_on, host, [i["uuid"] for i in items])
@@ -117,7 +121,7 @@ class ColdHosts(Stages):
     def _refusal(self, item: Item) -> errors.BootflowError | None:
         """Return why the guest is not shut down: its destination did not answer, or has the instance already."""
         source, destination = item["source"], item["destination"]
-        if destination in (self.result("begin").get("unheard") or ()):
+        if destination in (self.result("begin").get("ask") or ()):
             silent = silence_in(destination, self._report_of(destination))
             if silent is not None:
                 return silent
@@ -127,7 +131,7 @@ class ColdHosts(Stages):
 
     def _offer(self, host: str, items: t.Sequence[Item], place: dict[str, t.Any]) -> tuple[Outcomes, Failed]:
         """Offer the disks of instances. :arg place: gets where they are offered"""
-        settings = host_settings.of(self.action)
+        settings = host_settings.read_current_host(self.action)
         first, last = map(int, settings.copy_ports.split("-"))
         result = self.action.run_module(
             "instance_disks_offer",
@@ -137,7 +141,7 @@ class ColdHosts(Stages):
                     {
                         "uuid": i["uuid"],
                         "token": self.token(i["uuid"]),
-                        "left": i["disks"]["left"],
+                        "left": i["disks"]["left_behind"],
                         "has_disks": i["files"],
                     }
                     for i in items
@@ -157,14 +161,16 @@ class ColdHosts(Stages):
 
     def _arrive(self, host: str) -> Result:
         """Fetch the disks from where they are offered, and copy the disks of instances that are resized here."""
-        items, lost = self.items_on(host, "destination"), self._lost_on(host)
-        departed = {u: a for u, a in self.answers("depart").items() if not a.get("error") and u not in lost}
+        items, lost_instances = self.items_on(host, "destination"), self._lost_on(host)
+        departed = {u: a for u, a in self.answers("depart").items() if not a.get("error") and u not in lost_instances}
         coming = [i for i in items if i["uuid"] in departed]
         offered = [i for i in coming if not on_one_host(i) and (departed[i["uuid"]].get("files") or not i["files"])]
         fetched = self.guarded([i["uuid"] for i in offered], lambda: self._fetch(offered, departed))
-        resized = [{**self._to_have(i), "left": i["disks"]["left"]} for i in coming if on_one_host(i)]
+        resized = [{**self._to_have(i), "left": i["disks"]["left_behind"]} for i in coming if on_one_host(i)]
         copied = self._resize_disks("prepared", resized)
-        refused = {i["uuid"]: {"error": lost[i["uuid"]].as_dict()} for i in items if i["uuid"] in lost}
+        refused = {
+            i["uuid"]: {"error": lost_instances[i["uuid"]].as_dict()} for i in items if i["uuid"] in lost_instances
+        }
         return {"outcomes": {**refused, **fetched, **copied}}
 
     def _fetch(self, items: t.Sequence[Item], departed: t.Mapping[str, Answer]) -> tuple[Outcomes, Failed]:
@@ -188,7 +194,7 @@ class ColdHosts(Stages):
 
     def _to_have(self, item: Item) -> Item:
         """Return the disks that an instance gets on the current host, besides copied ones."""
-        settings = host_settings.of(self.action)
+        settings = host_settings.read_current_host(self.action)
         made = [blank_disk(d, settings) for d in item["disks"]["made"]]
         return {"uuid": item["uuid"], "sizes": item["disks"]["sizes"], "made": made}
 
@@ -204,14 +210,14 @@ class ColdHosts(Stages):
 
     # --- settle ---------------------------------------------------------------------------------------------------------
 
-    def _settle(self, host: str) -> Result:
+    def _settle_destination(self, host: str) -> Result:
         """Start the guests whose disks have arrived; remove the other instances."""
-        lost, switched = self._lost_on(host), self.result("switch")
+        lost_instances, switched = self._lost_on(host), self.result("switch")
         items = [i for i in self.items_on(host, "destination") if i["uuid"] in switched["to_settle"]]
         arrived = [i for i in items if i["uuid"] in switched["switched"]]
         outcomes, ready = self._start_arrived(host, arrived)
         to_clean = [i for i in items if (outcomes.get(i["uuid"]) or {"error": True}).get("error")]
-        problems = self._clean(host, to_clean, ready, lost)
+        problems = self._clean(host, to_clean, ready, lost_instances)
         for item in to_clean:
             outcome = outcomes.setdefault(item["uuid"], {})
             problem = problems.get(item["uuid"])
@@ -232,16 +238,16 @@ class ColdHosts(Stages):
         ready = [u for u in uuids if not resized.get(u, {}).get("error")]
         return {**resized, **self.guarded(ready, lambda: self._with_volumes(ready, off))}, ready
 
-    def _clean(self, host: str, items: t.Sequence[Item], ready: t.Collection[str], lost: Failed) -> Failed:
+    def _clean(self, host: str, items: t.Sequence[Item], ready: t.Collection[str], lost_instances: Failed) -> Failed:
         """Remove instances that do not stay here. Returns why that failed, by UUID.
 
-        :arg ready: the instances whose start was tried. :arg lost: see lost()
+        :arg ready: the instances whose start was tried. :arg lost_instances: see find_lost()
         """
         cleaned = clean_host(self.action, [self._to_remove(i) for i in items if not on_one_host(i)])
         # The start of its guest has changed the mark of what this move made: the host keeps it.
-        problems = {**cleaned.problems, **{u: _started(u, host) for u in cleaned.kept.intersection(ready)}}
+        problems = {**cleaned.problems, **{u: _started(u, host) for u in cleaned.preexisting_uuids.intersection(ready)}}
         # An instance that another run has taken over is settled by that run.
-        failed = [{"uuid": i["uuid"]} for i in items if on_one_host(i) and i["uuid"] not in lost]
+        failed = [{"uuid": i["uuid"]} for i in items if on_one_host(i) and i["uuid"] not in lost_instances]
         undone = self._resize_disks("undone", failed)
         able = [u for u, r in undone.items() if not r.get("error")]
         disconnected = self.guarded(able, lambda: ({}, leave_host(self.action, able)))
@@ -260,16 +266,17 @@ class ColdHosts(Stages):
 
     def _return(self, host: str) -> Result:
         """End the offer of disks, and start the guests that did not move or came back."""
-        lost = self._lost_on(host)
+        lost_instances = self._lost_on(host)
         place = self.result("depart", host).get("place") or {}
         if place.get("port"):
             known = {n: place[n] for n in ("port", "fingerprint")}
             arguments = {**known, "state": "absent", "stop_token": self.token(host)}
             with contextlib.suppress(errors.BootflowError):  # it ends by itself
                 self.action.run_module("instance_disks_offer", arguments)
-        back = self.result("back")
+        return_work = self.result("back")
         start, undone, reconnect = (
-            [u for u in back.get(n, {}).get(host, []) if u not in lost] for n in ("start", "undone", "reconnect")
+            [u for u in return_work.get(n, {}).get(host, []) if u not in lost_instances]
+            for n in ("start", "undone", "reconnect")
         )
         outcomes = self._resize_disks("reverted", [{"uuid": u} for u in undone])
         able = [u for u in start if not outcomes.get(u, {}).get("error")]

@@ -19,24 +19,26 @@ from ...module_utils.ledger.database import Ledger
 from ..run import tables
 from ..run.ledger_action import LedgerAction
 from ..run.results import diff, outcome
+from ..run.stage_results import CONTROLLER, StageResults
 from ..run.stages import Items, Result, Stages
 from ..settings import resize_settings
 from . import live_settings
 
+#: The actions of the migrations between its stages.
+MIGRATIONS = ("instance_live_migrate", "instance_move")
 #: What the playbook passes to migrate, live_migrate and confirm_resize itself.
 OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "project")
 
 
 class Drain(Stages):
-    """A drain of a host. Its stages are the controller's.
-
-    :arg registered: also ``live_begun`` and ``live_finished``, ``cold_begun`` and ``cold_finished``: the variables of the migrations between them
-    """
+    """A drain of a host. Its stages are the controller's."""
 
     called = "drain"
+    returns = ("begin", "moved", "finish")  # the playbook passes the UUIDs to other playbooks
 
-    def __init__(self, action: LedgerAction, registered: t.Mapping[str, str]):
-        super().__init__(action, registered)
+    def __init__(self, action: LedgerAction, family: str):
+        super().__init__(action, family)
+        self.migrations = [StageResults(action, name) for name in MIGRATIONS]
         self.host = self.options["host"]
 
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
@@ -48,6 +50,8 @@ class Drain(Stages):
 
     def _begin(self) -> Result:
         """:raises InvalidInput: variables that would change what the steps of the playbook work on."""
+        for results in self.migrations:
+            results.clear()
         given = ["bootflow_" + n for n in OF_STEPS if n != "project" and self.action.variable("bootflow_" + n)]
         if given:
             raise errors.InvalidInput(
@@ -105,7 +109,7 @@ class Drain(Stages):
         with self._ledger() as ledger:
             hosts = ledger.inspect(drain.hosts_to_ask, self.host)
         known = set(self.action.compute_hosts())
-        return {"changed": False, "hosts": self.action.within_limit([h for h in hosts if h in known])}
+        return {"changed": False, "ask": self.action.within_limit([h for h in hosts if h in known])}
 
     def _moved(self) -> Result:
         """Select the migrations to confirm."""
@@ -128,8 +132,8 @@ class Drain(Stages):
             items.append(errors.failed_item(row.display_name, uuid, problem, host=row.host))
         moved = [i for i in [*begun.get("live", []), *begun.get("leaves", [])] if i["uuid"] not in remaining]
         if self.options["print_table"]:
-            left, empty = ("would leave", "would be") if self.action.check_mode else ("left", "is")
-            text = "drain: %s %s %s." % (counted(len(moved), "instances"), left, self.host)
+            verb, empty = ("would leave", "would be") if self.action.check_mode else ("left", "is")
+            text = "drain: %s %s %s." % (counted(len(moved), "instances"), verb, self.host)
             lines = [] if remaining else ["%s %s empty." % (self.host, empty)]
             tables.show(self.action.ports.display, [text, *lines])
         incomplete = errors.DrainIncomplete(items, len(items) + len(moved), host=self.host)
@@ -138,9 +142,8 @@ class Drain(Stages):
     def _errors(self) -> dict[str, dict[str, t.Any]]:
         """Return why instances did not leave, by UUID, from the results of all steps."""
         problems = {i["uuid"]: i["error"] for i in self.result("begin").get("stays", [])}
-        for kind in ("live", "cold"):
-            problems.update({i["uuid"]: i["error"] for i in self.result(kind + "_begun").get("not_placed", [])})
-            problems.update(
-                {i["uuid"]: i["error"] for i in self.result(kind + "_finished").get("instances", []) if i["error"]}
-            )
+        for results in self.migrations:
+            begun, finished = (results.read(stage, CONTROLLER) or {} for stage in ("begin", "finish"))
+            problems.update({i["uuid"]: i["error"] for i in begun.get("not_placed", [])})
+            problems.update({i["uuid"]: i["error"] for i in finished.get("instances", []) if i["error"]})
         return problems

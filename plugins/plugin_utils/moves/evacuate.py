@@ -12,6 +12,7 @@ from dataclasses import replace
 from ...module_utils.core import errors
 from ...module_utils.core.instances import states
 from ...module_utils.core.instances.verdicts import evacuation as verdicts
+from ...module_utils.core.model import Image
 from ...module_utils.core.settings.selection import INSTANCES
 from ...module_utils.flows.attachments import life, moving
 from ...module_utils.flows.boot import builds as of_ledger
@@ -20,17 +21,19 @@ from ...module_utils.flows.instances.operation import Selection
 from ...module_utils.flows.instances.rebuild import Wanted
 from ...module_utils.flows.moves import evacuate, evacuate_life
 from ...module_utils.ledger.compute import instances
+from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds import domain_builder
 from ..operations import rebuild
 from ..operations.cleaning import clean_host, clear_lost
+from ..relay import rounds
 from ..run import host_settings
 from ..run.inventory_hosts import all_of, reachable, refuse_left_out
 from ..run.results import diff, item_errors
 from ..run.stages import Failed, Item, Outcomes, Result, Stages
+from ..scheduling.candidates import Candidates, hosts_to_ask
 from ..settings import scheduler_settings, variable_names
 from ..volumes import attached_volumes
-from .candidates import Candidates, hosts_to_ask
 from .report import as_it_is, line_of, not_placed, report
 
 _NOWHERE = {"token": "", "address": "", "port": 0, "fingerprint": "", "files": [], "limits": {}}  # nothing is fetched
@@ -53,7 +56,7 @@ class Evacuation(Stages):
 
     def _wanted(self, built_as: Wanted) -> evacuate.Wanted:
         selection, inventory = Selection.from_options(self.options), all_of(self.action)
-        return evacuate.Wanted(selection, built_as.secrets_of, built_as.kept, built_as.kept_in, inventory)
+        return evacuate.Wanted(selection, built_as.secrets_of, built_as.kept_secrets_of, built_as.kept_in, inventory)
 
     def _check(self) -> Result:
         """Fail before any host is contacted. Returns the hosts that should report before others are chosen."""
@@ -63,11 +66,16 @@ class Evacuation(Stages):
         ledger = action.rehearsal_ledger() if action.check_mode else action.open_ledger()
         built_as = rebuild.wanted(action, None)
         rows = ledger.inspect(evacuate.check, self._wanted(built_as))
-        rebuild.check_files(action, replace(built_as, image_of=lambda project, name: None), rows)
-        return {"changed": False, "stale_hosts": hosts_to_ask(action, ledger, {str(r.host) for r in rows})}
+        rebuild.check_files(self._images_of(built_as, rows).values())
+        return {"changed": False, "ask": hosts_to_ask(action, ledger, {str(r.host) for r in rows})}
+
+    def _images_of(self, built_as: Wanted, rows: t.Iterable[Instance]) -> dict[str, Image]:
+        """Return the instances' own images, by UUID."""
+        return rebuild.images_of(self.action, replace(built_as, image_of=lambda project, name: None), rows)
 
     def _begin(self) -> Result:
-        wanted = self._wanted(rebuild.wanted(self.action, None))
+        built_as = rebuild.wanted(self.action, None)
+        wanted = self._wanted(built_as)
         candidates = Candidates(self.action)
 
         def begin(tx: Transaction) -> evacuate.Begun:
@@ -78,7 +86,10 @@ class Evacuation(Stages):
             return begun
 
         begun = self.action.write(begin)
-        storage_hosts = self._follow(begun)
+        storage_hosts = self._rebind_volumes(begun)
+        images: Result = {}
+        if not self.action.check_mode:
+            images = rounds.begin_for(self.action, begun.rows, self._images_of(built_as, begun.rows))
         items = [
             {
                 "uuid": row.uuid,
@@ -102,12 +113,14 @@ class Evacuation(Stages):
             "not_placed": failed,
             "unchanged": [as_it_is(r) for r in begun.unchanged],
             # Hosts do nothing in check mode: no task goes to them.
-            "hosts": [] if self.action.check_mode else sorted({str(i["destination"]) for i in items}),
-            "storage_hosts": storage_hosts,
+            "uuids": [i["uuid"] for i in items],
+            "compute": [] if self.action.check_mode else sorted({str(i["destination"]) for i in items}),
+            "storage": storage_hosts,
+            **images,
             "diff": diff("instances", before, after),
         }
 
-    def _follow(self, begun: evacuate.Begun) -> list[str]:
+    def _rebind_volumes(self, begun: evacuate.Begun) -> list[str]:
         """Bind the volumes to the destinations. Returns the storage hosts that end the exports to the sources, and export to the destinations."""
         if self.action.check_mode or not begun.volumes:
             return []
@@ -140,7 +153,7 @@ class Evacuation(Stages):
         ]
         cleaned = clean_host(self.action, made)
         # The start of its guest has changed the mark of what this evacuation made: the host keeps it.
-        not_cleaned = {*cleaned.problems, *cleaned.kept.intersection(starting)}
+        not_cleaned = {*cleaned.problems, *cleaned.preexisting_uuids.intersection(starting)}
         clear_lost(self.action, owned)
         for uuid, error in failed.items():
             answer = verdicts.failure(errors.from_dict(error), host, uuid not in not_cleaned, uuid in starting)
@@ -173,8 +186,10 @@ class Evacuation(Stages):
             cut_off = [u for u in volumes if u not in let_in]
             work.problems.update({**let_in, **attached_volumes.come_to_host(self.action, cut_off)[1]})
             work.builds = {b.uuid: b for b in work.good(work.builds.values())}
+        work.collect_images()
+        work.builds = {b.uuid: b for b in work.good(work.builds.values())}
         work.run()
-        settings = host_settings.of(self.action)
+        settings = host_settings.read_current_host(self.action)
         outcomes: Outcomes = {
             u: {"power_state": e.power_state, "new_nvram": domain_builder.has_nvram(work.builds[u], settings)}
             for u, e in work.ended.items()
@@ -202,7 +217,7 @@ class Evacuation(Stages):
         if items:
             hosts = {i["source"] for i in items}
             connectors = attached_volumes.connectors_of(self.action.task_vars["hostvars"], hosts)
-            ids = [each for i in items for each in i["cut_off"]]
+            ids = [attachment_id for i in items for attachment_id in i["cut_off"]]
             self.action.open_ledger().transact(moving.restore_to_source_host, ids, connectors)
 
     def _finish(self) -> Result:

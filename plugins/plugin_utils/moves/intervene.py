@@ -26,8 +26,8 @@ class Intervention(Stages):
     rehearses_on_hosts = True
     keeps_lease = False
 
-    def __init__(self, action: LedgerAction, registered: t.Mapping[str, str]):
-        super().__init__(action, registered)
+    def __init__(self, action: LedgerAction, family: str):
+        super().__init__(action, family)
         self.called = self.options["operation"]
         self.operation = live_life.INTERVENTIONS[self.called]
 

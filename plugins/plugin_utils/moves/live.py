@@ -28,9 +28,9 @@ from ..run import tables
 from ..run.inventory_hosts import reachable, refuse_left_out
 from ..run.results import diff
 from ..run.stages import Item, Result
+from ..scheduling.candidates import Candidates, hosts_to_ask
 from ..settings import scheduler_settings
 from . import live_settings
-from .candidates import Candidates, hosts_to_ask
 from .live_hosts import LiveHosts
 from .report import item_of, not_placed, report
 
@@ -42,11 +42,13 @@ Tried = t.Mapping[str, t.List[t.Dict[str, t.Any]]]  # uuid -> the errors of the 
 class LiveMigration(LiveHosts):
     """All stages."""
 
+    replaces = {"again": "begin"}
+
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
         return {
             "check": self._check,
             "begin": self._begin,
-            "again": self._again,
+            "again": self._retry,
             "switch": self._switch,
             "finish": self._finish,
         }
@@ -62,7 +64,7 @@ class LiveMigration(LiveHosts):
         scheduler_settings.check(action)
         ledger = action.rehearsal_ledger() if action.check_mode else action.open_ledger()
         ledger.inspect(live.check, self._wanted())
-        return {"changed": False, "stale_hosts": hosts_to_ask(action, ledger)}
+        return {"changed": False, "ask": hosts_to_ask(action, ledger)}
 
     def _begin(self) -> Result:
         wanted = self._wanted()
@@ -107,11 +109,11 @@ class LiveMigration(LiveHosts):
             # Hosts do nothing in check mode: no task goes to them.
             "sources": [] if action.check_mode else sorted({i["source"] for i in items}),
             "destinations": [] if action.check_mode else sorted({i["destination"] for i in items}),
-            "storage_hosts": [] if action.check_mode else storage_hosts,
+            "storage": [] if action.check_mode else storage_hosts,
             "diff": diff("instances", before, after),
         }
 
-    def _again(self) -> Result:
+    def _retry(self) -> Result:
         """End the migrations of the last round. A guest that its destination refused gets another one, claimed in the same transaction."""
         last, items, wanted = self.result("begin"), self.items(), self._wanted()
         endings, unknown = self._endings()
@@ -121,18 +123,18 @@ class LiveMigration(LiveHosts):
             item, end = items[uuid], endings[uuid]
             if end.error is not None and verdicts.may_try_again(end, item["volumes"]):
                 tried[uuid] = [*item.get("tried", ()), {"host": item["destination"], **end.error.as_dict()}]
-                hosts = {str(each["host"]) for each in tried[uuid]}
+                hosts = {str(refusal["host"]) for refusal in tried[uuid]}
                 refused[uuid] = live.Refusal(live_life.Result(*end), hosts)
         others = {u: live_life.Result(*end) for u, end in endings.items() if u not in refused}
         candidates = Candidates(self.action)
         connectors = live_settings.connectors(self.action, wanted.known_hosts)
         failed: dict[str, errors.BootflowError] = {}
 
-        def again(tx: Transaction) -> live.Begun:
+        def retry(tx: Transaction) -> live.Begun:
             failed.update(live_life.finish(tx, others))
             return live.retry_elsewhere(tx, wanted, refused, candidates.read, candidates.options, connectors)
 
-        begun, result = self._start(candidates, again)
+        begun, result = self._start(candidates, retry)
         for uuid, error in begun.failed.items():
             failed[uuid] = errors.from_dict(tried[uuid][-1]) if isinstance(error, errors.NoValidHost) else error
         for item in result["instances"]:
@@ -184,9 +186,11 @@ class LiveMigration(LiveHosts):
             "stats": {u: {n: migrated[u].get(n) for n in of_guest} for u in arrived},
             "reached": sorted(set(reached) - set(unknown)),
             "refused": [u for u, passage in passages.items() if passage.refused],
+            "again": any(passage.refused for passage in passages.values()),
+            "attempt": self.attempt(),
             "sources": sorted({items[u]["source"] for u in items if u not in unknown}),
             "destinations": sorted({items[u]["destination"] for u in reached}),
-            "storage_hosts": storage_hosts,
+            "storage": storage_hosts,
         }
 
     # --- finish ---------------------------------------------------------------------------------------------------------
@@ -247,7 +251,7 @@ _NOT_SWITCHED: Result = {
     "refused": [],
     "sources": [],
     "destinations": [],
-    "storage_hosts": [],
+    "storage": [],
 }
 
 

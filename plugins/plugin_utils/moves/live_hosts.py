@@ -32,7 +32,7 @@ from ..operations.cleaning import clean_host, warn_of_leftovers
 from ..run import host_settings, host_variables
 from ..run.results import item_errors
 from ..run.stages import Failed, Item, Outcomes, Result, Stages
-from ..volumes.attached_volumes import connect_beside, disks_there, sources_on
+from ..volumes.attached_volumes import connect_before_arrival, disks_on_destination, sources_on
 from . import live_progress, live_settings
 from .arriving_guest import limits_of
 from .live_progress import Leaving
@@ -55,7 +55,7 @@ class LiveHosts(Stages):
             "look": self._look,
             "prepare": self._prepare,
             "migrate": self._migrate,
-            "settle": self._settle,
+            "settle": self._settle_destination,
             "clean": self._clean,
         }
 
@@ -75,24 +75,24 @@ class LiveHosts(Stages):
             volumes = ledger.inspect(sources_on, host, uuids)
         arguments = {
             "step": "describe",
-            "instances_path": host_settings.of(self.action).instances_path,
+            "instances_path": host_settings.read_current_host(self.action).instances_path,
             "uuids": uuids,
             "volumes": volumes,
         }
 
         def look() -> tuple[Outcomes, Failed]:
-            found, failed = self._batch(arguments, uuids)
-            return found, {**failed, **self._with_others(uuids, found, failed)}
+            outcomes, failed = self._batch(arguments, uuids)
+            return outcomes, {**failed, **self._with_others(uuids, outcomes, failed)}
 
         return {"changed": False, "outcomes": self.guarded(uuids, look)}
 
-    def _with_others(self, uuids: t.Sequence[str], found: Outcomes, failed: t.Collection[str]) -> Failed:
+    def _with_others(self, uuids: t.Sequence[str], outcomes: Outcomes, failed: t.Collection[str]) -> Failed:
         """Return why guests cannot go: they do not have the volumes that the ledger says they have."""
         with contextlib.closing(self.action.open_ledger()) as ledger:
             known = ledger.inspect(attachments.of_instances, uuids)
         problems: dict[str, errors.BootflowError] = {}
         for uuid in [u for u in uuids if u not in failed]:
-            has = {v["id"] for v in found[uuid]["guest"]["volumes"]}
+            has = {v["id"] for v in outcomes[uuid]["guest"]["volumes"]}
             other = sorted(has ^ {r.volume_id for r in known.get(uuid, ()) if r.attach_status == ATTACHED})
             if other:
                 problems[uuid] = errors.MigrationPreCheckError(
@@ -111,14 +111,14 @@ class LiveHosts(Stages):
         lacking = self.guarded(list(guests), lambda: self._networks(list(guests)))
         able = [u for u in guests if not lacking.get(u, {}).get("error")]
         having = [i["uuid"] for i in items if i["volumes"] and i["uuid"] in able]
-        lacking.update(self.guarded(having, lambda: ({}, connect_beside(self.action, having))))
+        lacking.update(self.guarded(having, lambda: ({}, connect_before_arrival(self.action, having))))
         able = [u for u in able if not lacking.get(u, {}).get("error")]
         place: dict[str, t.Any] = {}
         prepared = self.guarded(able, lambda: self._let_in(host, {u: guests[u] for u in able}, place))
         return {
             "outcomes": {**lacking, **prepared},
             "place": place,
-            "folder": host_settings.of(self.action).instances_path,
+            "folder": host_settings.read_current_host(self.action).instances_path,
             "vnc_listen": host_settings.values(self.action, GUEST).vnc_listen,
         }
 
@@ -126,7 +126,7 @@ class LiveHosts(Stages):
         self, host: str, guests: t.Mapping[str, t.Mapping[str, t.Any]], place: dict[str, t.Any]
     ) -> tuple[Outcomes, Failed]:
         """Start the process that lets guests in. :arg guests: what their sources said of them. :arg place: gets where it listens"""
-        settings, uuids, items = host_settings.of(self.action), list(guests), self.items()
+        settings, uuids, items = host_settings.read_current_host(self.action), list(guests), self.items()
         first, last = map(int, settings.copy_ports.split("-"))
         begun = self.result("begin")
         limits, volumes = self._limits(uuids), self._volumes_here(host, uuids)
@@ -163,9 +163,14 @@ class LiveHosts(Stages):
         """Return the limits for the definitions of guests here, for anything that their sources send."""
         builds = {b.uuid: b for b in self._builds(uuids)}
         with contextlib.closing(self.action.open_ledger()) as ledger:
-            found = ledger.inspect(lambda tx: [ports.ports_of(tx, uuids, leaving=each) for each in (False, True)])
+            port_lists = ledger.inspect(
+                lambda tx: [ports.ports_of(tx, uuids, leaving=leaving) for leaving in (False, True)]
+            )
         settings = host_settings.values(self.action, GUEST)
-        return {u: limits_of(builds[u], settings, [*found[0][u], *found[1][u]], self.items()[u]["pins"]) for u in uuids}
+        return {
+            u: limits_of(builds[u], settings, [*port_lists[0][u], *port_lists[1][u]], self.items()[u]["pins"])
+            for u in uuids
+        }
 
     def _volumes_here(self, host: str, uuids: t.Sequence[str]) -> dict[str, dict[str, str]]:
         """Return how ``host``, the destination, has the volumes of instances: uuid -> id of the volume -> its disk."""
@@ -173,7 +178,7 @@ class LiveHosts(Stages):
         if not having:
             return {}
         with contextlib.closing(self.action.open_ledger()) as ledger:
-            return ledger.inspect(disks_there, host, having)
+            return ledger.inspect(disks_on_destination, host, having)
 
     def _longest(self, guests: t.Mapping[str, t.Mapping[str, t.Any]]) -> float:
         """Return the seconds that all guests may take, one after the other."""
@@ -183,7 +188,7 @@ class LiveHosts(Stages):
     def _time_of(self, uuid: str, guest: t.Mapping[str, t.Any]) -> float:
         """Return the seconds that the guest has, by its size. source: Nova's live_migration_completion_timeout"""
         item = self.items()[uuid]
-        settings = LIVE.of(host_variables.of_host(self.action.task_vars["hostvars"], item["source"]))
+        settings = LIVE.read(host_variables.of_host(self.action.task_vars["hostvars"], item["source"]))
         sizes = [int(d["record"]["virtual_size"]) for d in guest["disks"]]
         return float(settings.live_migration_completion_timeout) * data_gb(item["memory_mb"], sizes)
 
@@ -198,7 +203,9 @@ class LiveHosts(Stages):
     def _networks(self, uuids: t.Sequence[str]) -> tuple[Outcomes, Failed]:
         """Make the networks of guests, as a build does: also of interfaces that they are losing, and have still. Returns why instances lack one."""
         with contextlib.closing(self.action.open_ledger()) as ledger:
-            port_lists = ledger.inspect(lambda tx: [ports.ports_of(tx, uuids, leaving=each) for each in (False, True)])
+            port_lists = ledger.inspect(
+                lambda tx: [ports.ports_of(tx, uuids, leaving=leaving) for leaving in (False, True)]
+            )
         of_guests = {u: {n.name: n for by_instance in port_lists for _port, n in by_instance[u]} for u in uuids}
         networks = {name: network for named in of_guests.values() for name, network in named.items()}
         if not networks:
@@ -231,7 +238,7 @@ class LiveHosts(Stages):
         arguments = {
             "step": "migrate",
             "progress": name,
-            "instances_path": host_settings.of(self.action).instances_path,
+            "instances_path": host_settings.read_current_host(self.action).instances_path,
             "departing_guests": [{**to_send[u], "volumes": disks} for u, disks in volumes.items()],
             "timeout_action": settings.live_migration_timeout_action,
             "permit_post_copy": settings.live_migration_permit_post_copy,
@@ -273,7 +280,7 @@ class LiveHosts(Stages):
         result = self.action.run_module("domain_info", host_settings.libvirt_arguments(self.action))
         return t.cast("t.Mapping[str, int]", result["power_states"])
 
-    def _settle(self, host: str) -> Result:
+    def _settle_destination(self, host: str) -> Result:
         """Close the gate of a destination, reserve the addresses of the guests that arrived, and remove the other instances."""
         switched = self.result("switch")
         items = {i["uuid"]: i for i in self.items_on(host, "destination")}
@@ -281,18 +288,18 @@ class LiveHosts(Stages):
         self._close_gate(host, arrived, any(u in switched["unknown"] for u in items))
 
         def look() -> tuple[Outcomes, Failed]:
-            found = self._power_states()
+            power_states = self._power_states()
             builds = self._builds(arrived)
             reserve(
                 self.action,
                 [
-                    each
+                    reservation
                     for build in builds
                     for port, network in build.ports
-                    for each in dhcp.reservations(port.mac_address, port.fixed_ips, network, build.row.hostname)
+                    for reservation in dhcp.reservations(port.mac_address, port.fixed_ips, network, build.row.hostname)
                 ],
             )
-            return {u: {"power_state": found.get(u, states.NOSTATE)} for u in arrived}, {}
+            return {u: {"power_state": power_states.get(u, states.NOSTATE)} for u in arrived}, {}
 
         outcomes = self.guarded(arrived, look)
         staying = [u for u in items if u in switched["reached"] and u not in switched["over"]]
@@ -311,7 +318,7 @@ class LiveHosts(Stages):
             "step": "close",
             "port": place["port"],
             "fingerprint": place["fingerprint"],
-            "instances_path": host_settings.of(self.action).instances_path,
+            "instances_path": host_settings.read_current_host(self.action).instances_path,
             "arrived": arrived,
             "stop_token": self.token(host),
         }
@@ -323,7 +330,9 @@ class LiveHosts(Stages):
         switched = self.result("switch")
         items = {i["uuid"]: i for i in self.items_on(host, "source") if i["uuid"] not in switched["unknown"]}
         departed = [u for u in items if u in switched["over"]]
-        problems, parts, _kept = clean_host(self.action, [{"uuid": u, "name": items[u]["domain"]} for u in departed])
+        problems, parts, _preexisting_uuids = clean_host(
+            self.action, [{"uuid": u, "name": items[u]["domain"]} for u in departed]
+        )
         done = [u for u in departed if u not in problems]
         with contextlib.closing(self.action.open_ledger()) as ledger:
             ledger.transact(cleanup.finish, {host: done}, cleanup.parts_on(host, parts))
@@ -331,7 +340,7 @@ class LiveHosts(Stages):
         stay = [u for u in items if u not in departed]
 
         def look() -> tuple[Outcomes, Failed]:
-            found = self._power_states()
-            return {u: {"power_state": found.get(u, states.NOSTATE)} for u in stay}, {}
+            power_states = self._power_states()
+            return {u: {"power_state": power_states.get(u, states.NOSTATE)} for u in stay}, {}
 
         return {"outcomes": {**self.guarded(stay, look), **{u: {"cleaned": u in done} for u in departed}}}

@@ -45,41 +45,51 @@ class Leaving:
 def read(text: str) -> dict[str, Progress]:
     """Return the progress in the host's file, by uuid. Nonsense in it is left out."""
     try:
-        found = json.loads(text) if len(text) <= LARGEST else {}
-        PROGRESS(found, "progress")
+        progress_of_guests = json.loads(text) if len(text) <= LARGEST else {}
+        PROGRESS(progress_of_guests, "progress")
     except (ValueError, RecursionError, Misshapen):
         return {}
-    return {uuid: Progress(**{n: its[n] for n in Progress.__dataclass_fields__}) for uuid, its in found.items()}
+    return {
+        uuid: Progress(**{n: fields[n] for n in Progress.__dataclass_fields__})
+        for uuid, fields in progress_of_guests.items()
+    }
 
 
 class Teller:
     """Progress that was last written and printed of each guest."""
 
     def __init__(self, leaving: t.Sequence[Leaving]):
-        self.leaving = {each.uuid: each for each in leaving}
+        self.leaving = {guest.uuid: guest for guest in leaving}
         self.begun: dict[str, float] = {}
-        self.told: dict[str, tuple[int, float]] = {}  # the step, and when
-        self.written: dict[str, tuple[int, Progress]] = {}
+        self.printed_steps: dict[str, tuple[int, float]] = {}  # the step, and when
+        self.written_progress: dict[str, tuple[int, Progress]] = {}
 
-    def news(self, found: t.Mapping[str, Progress]) -> dict[str, tuple[int, Progress]]:
+    def news(self, progress: t.Mapping[str, Progress]) -> dict[str, tuple[int, Progress]]:
         """Return the progress that the ledger does not have yet: uuid -> per cent and bytes, of guests that are to leave this host."""
-        its = {u: (p.percent(self.leaving[u].memory_mb), p) for u, p in found.items() if u in self.leaving}
-        return {u: each for u, each in its.items() if self.written.get(u) != each}
+        current = {u: (p.percent(self.leaving[u].memory_mb), p) for u, p in progress.items() if u in self.leaving}
+        return {u: entry for u, entry in current.items() if self.written_progress.get(u) != entry}
 
-    def lines(self, found: t.Mapping[str, tuple[int, Progress]], now: float) -> list[str]:
+    def lines(self, changes: t.Mapping[str, tuple[int, Progress]], now: float) -> list[str]:
         """For the person. :arg now: in seconds"""
         lines = []
-        for uuid, (percent, its) in found.items():
+        for uuid, (percent, progress) in changes.items():
             begun = self.begun.setdefault(uuid, now)
-            step, at = self.told.get(uuid, (-1, 0.0))
+            step, at = self.printed_steps.get(uuid, (-1, 0.0))
             if percent // STEP <= step and now < at + AT_LEAST:
                 continue
-            self.told[uuid] = (max(step, percent // STEP), now)
+            self.printed_steps[uuid] = (max(step, percent // STEP), now)
             guest = self.leaving[uuid]
-            left = remaining(vars(its))
+            remaining_text = remaining(vars(progress))
             lines.append(
                 "live_migrate: %s from %s to %s: %d %% after %d s%s"
-                % (guest.name, guest.source, guest.destination, percent, now - begun, left and " (left: %s)" % left)
+                % (
+                    guest.name,
+                    guest.source,
+                    guest.destination,
+                    percent,
+                    now - begun,
+                    remaining_text and " (left: %s)" % remaining_text,
+                )
             )
         return lines
 
@@ -89,7 +99,7 @@ def watched(action: LedgerAction, path: str, leaving: t.Sequence[Leaving], to_pe
     """Follow the file at ``path`` of the current host in the block. :arg to_person: print it, too"""
     over = threading.Event()
     teller = Teller(leaving)
-    host = action.ports.beside()
+    host = action.ports.open_own_connection()
     context = action.context()
 
     def look() -> None:
@@ -101,17 +111,17 @@ def watched(action: LedgerAction, path: str, leaving: t.Sequence[Leaving], to_pe
             ledger.for_run(context).transact(ledger_moves.set_progress, news)
         finally:
             ledger.close()
-        teller.written.update(news)
+        teller.written_progress.update(news)
         for line in teller.lines(news, time.monotonic()) if to_person else ():
             tables.say(action._display, legible(line))
 
-    def follow() -> None:
+    def poll_progress() -> None:
         while not over.wait(PAUSE):
             with contextlib.suppress(Exception):  # the next look tries again
                 look()
 
     before = time_limits.children()
-    thread = threading.Thread(target=follow, daemon=True, name="bootflow-live-progress")
+    thread = threading.Thread(target=poll_progress, daemon=True, name="bootflow-live-progress")
     thread.start()
     try:
         yield

@@ -29,7 +29,7 @@ def wanted(action: LedgerAction, selection: Selection, to_host: str | None = Non
     """:arg to_host: None: the scheduler chooses"""
     hosts = action.compute_hosts()
     variables = scheduler_settings.variables_of_hosts(action)
-    backends = {h: HOST.of(variables[h]).disk_backend for h in hosts}
+    backends = {h: HOST.read(variables[h]).disk_backend for h in hosts}
     return live.Wanted(selection, frozenset(hosts), backends, to_host, inventory_hosts.all_of(action))
 
 
@@ -38,12 +38,12 @@ def connectors(action: LedgerAction, hosts: t.Collection[str]) -> life.Connector
 
     The returned function raises HostLacksHardware for a host that cannot.
     """
-    found = attached_volumes.connectors_of(action.task_vars["hostvars"], hosts)
+    connector_of = attached_volumes.connectors_of(action.task_vars["hostvars"], hosts)
 
     def connector(host: str, facts: t.Mapping[str, t.Any]) -> Connector:
-        its = found(host, facts)
-        attached_volumes.check_host(host, its.kind, facts)
-        return its
+        host_connector = connector_of(host, facts)
+        attached_volumes.check_host(host, host_connector.kind, facts)
+        return host_connector
 
     return connector
 
@@ -51,7 +51,7 @@ def connectors(action: LedgerAction, hosts: t.Collection[str]) -> life.Connector
 def address_of(action: LedgerAction, host: str, reported: str | None) -> str:
     """Return the address at which other hosts reach ``host``: bootflow_copy_address, else as it reported, else where Ansible does."""
     variables = host_variables.of_host(action.task_vars["hostvars"], host)
-    return str(HOST.of(variables).copy_address or reported or variables.get("ansible_host") or host)
+    return str(HOST.read(variables).copy_address or reported or variables.get("ansible_host") or host)
 
 
 def patience(action: LedgerAction, sources: t.Sequence[str], destinations: t.Sequence[str]) -> float:
@@ -65,5 +65,6 @@ def patience(action: LedgerAction, sources: t.Sequence[str], destinations: t.Seq
         return _LONG
     if len(destinations) <= 1:
         return AT_ONCE
-    each = 5 * (host_settings.values(action, TIME_LIMITS).work_timeout + time_limits.GRACE)  # networks, volumes, disks
-    return float(AT_ONCE + each * -(-len(destinations) // forks))
+    limits = host_settings.values(action, TIME_LIMITS)
+    seconds_per_host = 5 * (limits.work_timeout + time_limits.GRACE)  # networks, volumes, disks
+    return float(AT_ONCE + seconds_per_host * -(-len(destinations) // forks))

@@ -60,33 +60,35 @@ def line_of(unchanged: Item, why: str) -> tuple[t.Any, ...]:
 def report(
     stages: Stages,
     shown: t.Sequence[Item],
-    lost: Items,
+    unplaced_items: Items,
     note_of: t.Callable[[Item], str] = lambda item: "",
     more: t.Sequence[t.Sequence[t.Any]] = (),
-    back: bool = False,
+    to_source: bool = False,
     before: t.Mapping[str, str] | None = None,
 ) -> Result:
     """Return the result of the stage ``finish``, which failed if an instance did. People get its table, if they want one.
 
-    :arg shown: each has its name, uuid, source, destination, host, vm_state, power_state and error. :arg lost: not_placed()
+    :arg shown: each has its name, uuid, source, destination, host, vm_state, power_state and error. :arg unplaced_items: not_placed()
     :arg note_of: what the table says of one of ``shown`` that has no error. :arg more: further rows of it, see line_of()
-    :arg back: the instances return to their sources. :arg before: uuid -> the vm_state that check mode tells, too
+    :arg to_source: the instances return to their sources. :arg before: uuid -> the vm_state that check mode tells, too
     """
     check_mode = stages.action.check_mode
     rows: list[t.Sequence[t.Any]] = []
     for i in shown:
         note = i["error"]["code"] if i["error"] else note_of(i)
-        ends = (i["destination"], i["source"]) if back else (i["source"], i["destination"])
+        ends = (i["destination"], i["source"]) if to_source else (i["source"], i["destination"])
         was = (before or {}).get(i["uuid"], i["vm_state"]) if check_mode else i["vm_state"]
         rows.append((i["name"], i["uuid"], *ends, tables.change(was, i["vm_state"]), _power(i), note))
-    rows += [(i["name"], i["uuid"], i["host"], None, i["vm_state"], _power(i), i["error"]["code"]) for i in lost]
+    rows += [
+        (i["name"], i["uuid"], i["host"], None, i["vm_state"], _power(i), i["error"]["code"]) for i in unplaced_items
+    ]
     rows += more
     waiting = [row[0] for row in rows if row[4] == states.RESIZED]
     if check_mode or stages.options.get("follow_file"):  # apply confirms them itself
         waiting = []
     head = ("INSTANCE", "UUID", "FROM", "TO", "VM_STATE", "POWER_STATE", "NOTE")
     stages.table(head, rows, [WHAT_NOW % ", ".join(waiting)] if waiting else [])
-    return stages.finish([*shown, *lost], shown)
+    return stages.finish([*shown, *unplaced_items], shown)
 
 
 def _power(item: t.Mapping[str, t.Any]) -> str | None:

@@ -35,9 +35,8 @@ class Cleaned(t.NamedTuple):
 
     problems: dict[str, errors.BootflowError]  # why something of it may be there still
     parts: dict[str, str]  # cleanups.OLD or NEW, of instances that lose no more than that
-    kept: frozenset[str] = (
-        frozenset()
-    )  # instances for which the host had made nothing for the move: what it has was there before
+    # Instances for which the host had made nothing for the move: what it has was there before.
+    preexisting_uuids: frozenset[str] = frozenset()
 
 
 def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Cleaned:
@@ -49,7 +48,7 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Clean
     dead may continue after hours.
 
     :arg instances: {uuid, name}; with ``made_for`` only what the host made for this move is removed, with ``unfinished`` (true) no guest whose
-        build has ended, and else what its pending cleanup says.
+        build has ended, with ``without_power`` (true) no guest that has power, and else what its pending cleanup says.
     """
     if not instances:
         return Cleaned({}, {})
@@ -57,13 +56,13 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Clean
     ledger = action.open_ledger()
     try:
         parts = _begin(ledger, host, [i["uuid"] for i in instances])
-        left = settle_resizes(action, parts)
+        earlier_problems = settle_resizes(action, parts)
         instances = [i for i in instances if i["uuid"] not in parts]
-        kept, disks, volumes = ledger.inspect(_had_on, host, [i["uuid"] for i in instances])
-        left.update({uuid: _taken_over(uuid, host) for uuid in kept})
-        instances = [i for i in instances if i["uuid"] not in kept]
+        taken_over_uuids, disks, volumes = ledger.inspect(_had_on, host, [i["uuid"] for i in instances])
+        earlier_problems.update({uuid: _taken_over(uuid, host) for uuid in taken_over_uuids})
+        instances = [i for i in instances if i["uuid"] not in taken_over_uuids]
         due = ledger.inspect(cleanups.conditions, host, [i["uuid"] for i in instances])
-        conditions = {u: its._asdict() for u, its in due.items()}
+        conditions = {u: condition._asdict() for u, condition in due.items()}
         problems, not_made = remove_instances(
             action, [{**conditions.get(i["uuid"], {}), **i} for i in instances], disks
         )
@@ -75,15 +74,15 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Clean
         volumes = [v for v in volumes if v.row.instance_uuid not in problems]
         if volumes:
             # A guest that still exists keeps the session, which it may share with another.
-            gone = [uuid for uuid in uuids if uuid not in problems]
-            shared = ledger.inspect(attachments.shared_on, host, [a.volume_id for a in volumes], gone)
+            removed_uuids = [uuid for uuid in uuids if uuid not in problems]
+            shared = ledger.inspect(attachments.shared_on, host, [a.volume_id for a in volumes], removed_uuids)
             connected = attached_volumes.disconnect(action, ledger, volumes, shared, moving.mark_disconnected)
             for volume in volumes:
                 if volume.id in connected:
                     problems.setdefault(volume.row.instance_uuid, connected[volume.id])
     finally:
         ledger.close()
-    return Cleaned({**problems, **left}, parts, not_made)
+    return Cleaned({**problems, **earlier_problems}, parts, not_made)
 
 
 def _begin(ledger: Ledger, host: str, uuids: t.Sequence[str]) -> dict[str, str]:
@@ -114,19 +113,19 @@ def resize_arguments(
     action: LedgerAction, state: str, instances: t.Sequence[t.Mapping[str, t.Any]]
 ) -> dict[str, t.Any]:
     """Arguments of the module instance_disks_resize on the current host."""
-    found = host_settings.cleanup_arguments(action)
-    found.pop("whole_disk_clear")
+    arguments = host_settings.cleanup_arguments(action)
+    arguments.pop("whole_disk_clear")
     workers = host_settings.workers(action, len(instances))
-    return {**found, "state": state, "instances": list(instances), "workers": workers}
+    return {**arguments, "state": state, "instances": list(instances), "workers": workers}
 
 
 def _had_on(
     tx: Transaction, host: str, uuids: t.Sequence[str]
 ) -> tuple[set[str], dict[str, list[dict[str, t.Any]]], list[attached_volumes.Attached]]:
     """Return the instances that keep what they have here, and of the others whole disks and attachments."""
-    kept = of_ledger.kept_on(tx, host, uuids)
-    left = [u for u in uuids if u not in kept]
-    return kept, claims.disks_on(tx, host, left), attached_volumes.connected_to(tx, host, left)
+    taken_over_uuids = of_ledger.kept_on(tx, host, uuids)
+    remaining = [u for u in uuids if u not in taken_over_uuids]
+    return taken_over_uuids, claims.disks_on(tx, host, remaining), attached_volumes.connected_to(tx, host, remaining)
 
 
 def _taken_over(uuid: str, host: str) -> errors.BootflowError:
@@ -142,8 +141,10 @@ def clear_lost(action: LedgerAction, uuids: t.Collection[str]) -> None:
     """
     host = action.task_vars["inventory_hostname"]
     with contextlib.closing(action.open_ledger()) as ledger:
-        lost = ledger.inspect(cleanup.lost_on, host, uuids)
-        problems = clean_host(action, [{"uuid": u, "name": name} for u, name in sorted(lost.gone.items())]).problems
+        losses = ledger.inspect(cleanup.lost_on, host, uuids)
+        problems = clean_host(
+            action, [{"uuid": u, "name": name} for u, name in sorted(losses.domains_to_remove.items())]
+        ).problems
 
         def remember(tx: Transaction) -> None:
             for uuid, problem in sorted(problems.items()):
@@ -151,8 +152,8 @@ def clear_lost(action: LedgerAction, uuids: t.Collection[str]) -> None:
 
         if problems:
             ledger.transact(remember)
-    if lost.off:
-        problems.update(_power_off(action, lost.off))
+    if losses.off:
+        problems.update(_power_off(action, losses.off))
     for uuid, problem in sorted(problems.items()):
         text = "Instance %s was deleted while its guest was started, and %s still has it: %s"
         action._display.warning(text % (uuid, host, problem.message))
@@ -194,5 +195,5 @@ def remove_instances(
         return {i["uuid"]: e for i in instances}, frozenset()
     except Exception as e:  # nothing of them counts as removed, and the play continues
         return dict.fromkeys((i["uuid"] for i in instances), action.unexpected(e)), frozenset()
-    kept = frozenset(u for u, outcome in result["outcomes"].items() if outcome.get("kept"))
-    return item_errors(result, [i["uuid"] for i in instances]), kept
+    preexisting_uuids = frozenset(u for u, outcome in result["outcomes"].items() if outcome.get("kept"))
+    return item_errors(result, [i["uuid"] for i in instances]), preexisting_uuids

@@ -55,18 +55,20 @@ class Deletion(Stages):
 
         deleting, storage_works = self.action.write(begin)
         named = _named(deleting.rows)
-        kept = [{**n, "vm_state": r.vm_state} for n, r in zip(_named(deleting.kept), deleting.kept)]
-        before, after = self._described([*named, *kept], kept, deleting.volumes)
+        soft_deleted_items = [
+            {**n, "vm_state": r.vm_state} for n, r in zip(_named(deleting.soft_deleted), deleting.soft_deleted)
+        ]
+        before, after = self._described([*named, *soft_deleted_items], soft_deleted_items, deleting.volumes)
         if self.action.check_mode and self.options["print_table"]:
-            gone = before[: len(named)]
-            tables.show(self.action.ports.display, ["Would delete:", *([*gone, *after] or ["  nothing"])])
+            deletion_lines = before[: len(named)]
+            tables.show(self.action.ports.display, ["Would delete:", *([*deletion_lines, *after] or ["  nothing"])])
         return {
-            "changed": bool(named) or any(r.vm_state != states.SOFT_DELETED for r in deleting.kept),
+            "changed": bool(named) or any(r.vm_state != states.SOFT_DELETED for r in deleting.soft_deleted),
             "instances": named,
-            "kept": kept,
-            "not_found": self._not_found([*named, *kept]),
-            "hosts": [h for h in deleting.hosts if h in inventory],
-            "volumes": storage_works,
+            "kept": soft_deleted_items,
+            "not_found": self._not_found([*named, *soft_deleted_items]),
+            "compute": [h for h in deleting.hosts if h in inventory],
+            "again": storage_works,
             "volumes_deleted": deleting.volumes,
             "diff": diff("instances", *("".join(line + "\n" for line in lines) for lines in (before, after))),
         }
@@ -111,14 +113,16 @@ class Deletion(Stages):
         return deleting
 
     def _described(
-        self, items: t.Sequence[Item], kept: t.Sequence[Item], volumes: t.Mapping[str, t.Sequence[str]]
+        self, items: t.Sequence[Item], soft_deleted_items: t.Sequence[Item], volumes: t.Mapping[str, t.Sequence[str]]
     ) -> tuple[list[str], list[str]]:
         """Return lines of instances before, and of the instances that are kept for a while. :arg volumes: what is deleted with instances"""
         lines = {i["uuid"]: "%s %s on %s" % (i["name"], i["uuid"], i["host"] or "no host") for i in items}
         for uuid, names in volumes.items():
             lines[uuid] += ", %s" % and_volumes(names)
         keep_for = self.options["reclaim_instance_interval"]
-        return list(lines.values()), ["%s, off, can be restored for %d s" % (lines[i["uuid"]], keep_for) for i in kept]
+        return list(lines.values()), [
+            "%s, off, can be restored for %d s" % (lines[i["uuid"]], keep_for) for i in soft_deleted_items
+        ]
 
     def _not_found(self, items: t.Sequence[Item]) -> list[str]:
         """Return the names and UUIDs that nothing has."""
@@ -136,7 +140,7 @@ class Deletion(Stages):
         journalled: list[str] = []
         powered_off: dict[str, Outcome] = {}
         partly: dict[tuple[str, str], str] = {}
-        for host in self.result("begin").get("hosts") or ():
+        for host in self.result("begin").get("compute") or ():
             answer = self.result(REMOVE, host)
             done[host] = list(answer.get("removed") or ())
             partly.update({(host, u): part for u, part in (answer.get("parts") or {}).items()})
@@ -155,26 +159,29 @@ class Deletion(Stages):
     def _finish(self) -> Result:
         begun = self.result("begin")
         named = {n["uuid"]: n["name"] for n in begun.get("instances") or ()}
-        kept = {n["uuid"]: n for n in begun.get("kept") or ()}
+        soft_deleted_items = {n["uuid"]: n for n in begun.get("kept") or ()}
         ledger = self.action.open_ledger()
-        gone, left = ledger.transact(delete.finish, force=self.options["force"])
-        if gone:
+        deleted_names, remaining = ledger.transact(delete.finish, force=self.options["force"])
+        if deleted_names:
             self._forget(list(named))
-        off, problems = ledger.inspect(delete.soft_deleted, sorted(kept)) if kept else ([], [])
-        left += problems
-        volumes_left = ledger.inspect(delete.volumes_left, sorted(named)) if begun.get("volumes") else []
+        off, problems = (
+            ledger.inspect(delete.soft_deleted, sorted(soft_deleted_items)) if soft_deleted_items else ([], [])
+        )
+        remaining += problems
+        volumes_left = ledger.inspect(delete.volumes_left, sorted(named)) if begun.get("again") else []
         if self.options["print_table"]:
-            tables.show(self.action.ports.display, self._lines(ledger, gone, off, named, volumes_left))
+            tables.show(self.action.ports.display, self._lines(ledger, deleted_names, off, named, volumes_left))
         items = [
             errors.failed_item(v["name"], v["uuid"], v["fault"], host=v["host"], state="the host was not asked")
-            for v in left
+            for v in remaining
         ]
-        error = errors.DeleteIncomplete(items, len(gone) + len(off) + len(left))
+        error = errors.DeleteIncomplete(items, len(deleted_names) + len(off) + len(remaining))
         result: Result = {
-            "changed": bool(gone) or any(kept[r.uuid]["vm_state"] != states.SOFT_DELETED for r in off),
-            "deleted": gone,
+            "changed": bool(deleted_names)
+            or any(soft_deleted_items[r.uuid]["vm_state"] != states.SOFT_DELETED for r in off),
+            "deleted": deleted_names,
             "soft_deleted": [r.display_name for r in off],
-            "left": left,
+            "left": remaining,
             "volumes_left": volumes_left,
         }
         return outcome(error, **result)
@@ -182,13 +189,13 @@ class Deletion(Stages):
     def _lines(
         self,
         ledger: Ledger,
-        gone: t.Sequence[str],
+        deleted_names: t.Sequence[str],
         off: t.Sequence[Instance],
         named: t.Mapping[str, str],
         volumes_left: t.Sequence[t.Mapping[str, t.Any]],
     ) -> list[str]:
-        """Return the lines to print. :arg gone: names. :arg off: instances that are kept for a while. :arg named: uuid -> name"""
-        lines = ["Deleted: %s" % (", ".join(gone) or "nothing")] if gone or not off else []
+        """Return the lines to print. :arg deleted_names: names. :arg off: instances that are kept for a while. :arg named: uuid -> name"""
+        lines = ["Deleted: %s" % (", ".join(sorted(deleted_names)) or "nothing")] if deleted_names or not off else []
         if off:
             names = ", ".join(r.display_name for r in off)
             lines.append("Deleted, can be restored for %d s: %s" % (self.options["reclaim_instance_interval"], names))

@@ -46,7 +46,7 @@ def reboot(
     try:
         builds, volumes, problems = ledger.inspect(guests, uuids)
         if not action.check_mode:
-            problems.update(connect(action, [a for u, found in volumes.items() if u not in problems for a in found]))
+            problems.update(connect(action, [a for u, group in volumes.items() if u not in problems for a in group]))
         domains = _domains(action, builds, volumes, off, problems, fresh)
         if not domains:
             return {}, problems
@@ -71,18 +71,20 @@ def guests(
     """
     rows = [r for r in instances.select_live(tx, uuids=uuids) if instances.is_placed(r)]
     volumes, without, problems = attached_volumes.of_guests(tx, uuids)
-    left_out = {(a.row.instance_uuid, a.volume_id) for found in volumes.values() for a in found if a.id in without}
+    left_out = {(a.row.instance_uuid, a.volume_id) for group in volumes.values() for a in group if a.id in without}
     builds = of_ledger.load(tx, rows)
     for build in builds:
         build.disks = [d for d in build.disks if (build.uuid, d.get("volume_id")) not in left_out]
-    gone = {uuid: errors.InstanceNotFound(instance_id=uuid) for uuid in set(uuids) - {b.uuid for b in builds}}
-    return builds, volumes, {**problems, **gone}
+    missing_instances = {
+        uuid: errors.InstanceNotFound(instance_id=uuid) for uuid in set(uuids) - {b.uuid for b in builds}
+    }
+    return builds, volumes, {**problems, **missing_instances}
 
 
-def connect(action: LedgerAction, found: t.Sequence[Attached]) -> build_parts.Problems:
+def connect(action: LedgerAction, attachments: t.Sequence[Attached]) -> build_parts.Problems:
     """Log the host in to volumes where it is not. Returns why instances lack theirs."""
-    problems = attached_volumes.reconnect(action, found)
-    return {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
+    problems = attached_volumes.reconnect(action, attachments)
+    return {a.row.instance_uuid: problems[a.id] for a in attachments if a.id in problems}
 
 
 def _domains(
@@ -93,7 +95,7 @@ def _domains(
     problems: build_parts.Problems,
     fresh: t.Collection[str],
 ) -> list[dict[str, t.Any]]:
-    settings = host_settings.of(action)
+    settings = host_settings.read_current_host(action)
     domains = []
     for build in builds:
         if build.uuid not in problems:

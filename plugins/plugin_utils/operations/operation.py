@@ -23,15 +23,16 @@ from ...module_utils.core.reading.setting import PREFIX
 from ...module_utils.core.settings.selection import OPERATION
 from ...module_utils.flows.instances import operation as flow
 from ...module_utils.flows.instances.operation import Operation, Selection
-from ...module_utils.ledger.compute import history, moves
+from ...module_utils.ledger.compute import moves
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import attachments
 from ...module_utils.ledger.storage.attachments import Connector
-from ..run import host_settings, host_variables, tables
-from ..run.inventory_hosts import reachable, refuse_left_out
-from ..run.lease import lease_kept
-from ..run.ledger_action import CONTROLLER, LedgerAction
-from ..run.results import diff, outcome
+from ..run import host_settings, tables
+from ..run.inventory_hosts import in_inventory, reachable, refuse_left_out
+from ..run.ledger_action import LedgerAction
+from ..run.results import diff
+from ..run.stage_results import CONTROLLER
+from ..run.stages import Failed, Result, Stages
 from ..settings import host_reports, variable_names
 from ..startup import opening
 from .work import Items, Work, uuids_of
@@ -39,12 +40,6 @@ from .works import HARD_REBOOT, work_of
 
 if t.TYPE_CHECKING:
     from ...module_utils.ledger.compute.instances import Instance
-
-# As playbooks/operation.yml registers what the controller and the hosts answered.
-BEGUN = "bootflow_operation_begun"
-OPERATED = "bootflow_operated"
-
-Failed = t.Mapping[str, errors.BootflowError]  # by the uuids of instances
 
 
 class _Begun(t.NamedTuple):
@@ -56,21 +51,34 @@ class _Begun(t.NamedTuple):
     storage_hosts: t.Sequence[str] = ()  # which export these volumes
 
 
-class InstanceOperation:
-    """An operation on the instances of a run, in one task."""
+class InstanceOperation(Stages):
+    """An operation on the instances of a run."""
+
+    answered_by = {"work": "host"}  # the host of a store answers for several hosts
+    rehearses_on_hosts = True
 
     def __init__(self, action: LedgerAction, operation: Operation):
-        self.action = action
-        self.options = action.options
+        super().__init__(action, "instance_operation")
         self.operation = operation
+        self.called, self.event = operation.called, operation.name
+        self.keeps_lease = not action.check_mode
 
     @functools.cached_property
     def work(self) -> Work:
         return work_of(self.action, self.operation.work)
 
+    def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
+        earlier = self.results.read("begin", CONTROLLER) or {}  # of a begin that named the hosts to ask
+        begin = functools.partial(self._begin, earlier.get("run_limit"))
+        return {"begin": begin, "settle": self._settle_snapshots, "finish": self._finish}
+
+    def on_hosts(self) -> t.Mapping[str, t.Callable[[str], Result]]:
+        return {"freeze": self._freeze, "release": self._release, "work": self._work, "store": self._store}
+
     # --- begin: on the controller, for all hosts --------------------------------------------------------------------
 
-    def begin(self) -> dict[str, t.Any]:
+    def _begin(self, limit: list[str] | None) -> Result:
+        """:arg limit: the hosts that plays can reach, if hosts were asked before; None: all"""
         action, ask = self.action, self.options["ask"]
         opened = opening.opened(action) if self.options["open_ledger"] else None
         host_settings.check_common(action)
@@ -79,8 +87,8 @@ class InstanceOperation:
         selection = Selection.from_options(self.options)
         known_hosts = frozenset(action.compute_hosts())
         self.work.prepare()
-        limit = (opened or self._registered()).get("run_limit")
-        clean_first = set(opened["clean_first"]) if opened and ask else set()
+        limit = opened.get("run_limit") if opened else limit
+        clean_first = set(opened["ask"]) if opened and ask else set()
         upgraded = opened["diff"] if opened and opened["changed"] else None
 
         def begin(tx: Transaction) -> _Begun | set[str]:
@@ -92,7 +100,8 @@ class InstanceOperation:
             if begun.ask:
                 return begun.ask
             if limit is not None:
-                refuse_left_out({str(r.host) for r in begun.rows}, limit)
+                others = {*self.work.store_hosts(begun.rows), *self.work.storage_hosts()}
+                refuse_left_out({*(str(r.host) for r in begun.rows), *others}, limit)
             self.work.check(tx, begun)
             return self._with_volumes(tx, begun, limit)
 
@@ -102,34 +111,49 @@ class InstanceOperation:
                 "changed": upgraded is not None,
                 "ask": sorted(done),
                 "run_limit": limit,
-                "hosts": [],
-                "storage_hosts": [],
-                "work": {},
+                "compute": [],
                 "diff": upgraded or [],
             }
         states = self._diff(done.begun.rows)
-        work = self._items(done)
+        items = self._items(done)
+        images = {} if action.check_mode else self.work.begin_images(done.begun.rows)
         return {
             "changed": upgraded is not None or bool(done.begun.rows),
             "ask": [],
-            "instances": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in done.begun.rows],
+            "instances": items,
             "unchanged": self._unchanged(done.begun.unchanged),
-            "hosts": sorted(work),
+            "compute": sorted({i["host"] for i in items}),
+            "freezing": [] if action.check_mode else sorted({i["host"] for i in items if self.work.is_frozen(i)}),
+            "uuids": [i["uuid"] for i in items],
             "begun_at": action.context().now,
-            "storage_hosts": list(done.storage_hosts),
-            "work": work,
+            "storage": sorted({*done.storage_hosts, *([] if action.check_mode else self.work.storage_hosts())}),
+            "release": []
+            if action.check_mode
+            else sorted({i["host"] for i in items if i["uuid"] in self.work.storage_work}),
+            **images,
+            "stores": [] if action.check_mode else self.work.store_hosts(done.begun.rows),
             "diff": [upgraded, states] if upgraded else states,
         }
 
     def _hosts_to_ask(self, tx: Transaction, selection: Selection, known: t.Collection[str]) -> set[str]:
         """Return the hosts of instances that are as requested by the ledger: their guests may have been changed by other means."""
         try:
-            return flow.hosts_to_ask(tx, self.operation, selection, known)
+            hosts = flow.hosts_to_ask(tx, self.operation, selection, known)
+            return hosts | self.work.hosts_to_ask(tx, self.operation, selection)
         except errors.InvalidInput:  # the step that begins says so
             return set()
 
     def _with_volumes(self, tx: Transaction, begun: flow.Begun, limit: t.Collection[str] | None) -> _Begun:
-        """Find the instances with volumes, and connect volumes that a fault left without a connection."""
+        """Find the instances with volumes; connect volumes that a fault left without a connection, and volumes that storage hosts work on."""
+        done, storage_work = self._with_lacking(tx, begun, limit), self.work.storage_work
+        if not storage_work:
+            return done
+        hosts = in_inventory(self.action, sorted(set(storage_work.values())))
+        return done._replace(
+            lacking=sorted({*done.lacking, *storage_work}), storage_hosts=sorted({*done.storage_hosts, *hosts})
+        )
+
+    def _with_lacking(self, tx: Transaction, begun: flow.Begun, limit: t.Collection[str] | None) -> _Begun:
         uuids = [r.uuid for r in begun.rows]
         done = _Begun(begun, set(attachments.of_instances(tx, uuids)))
         if not self.operation.recovers_volumes:
@@ -141,8 +165,8 @@ class InstanceOperation:
             places = {r.uuid: r.host for r in begun.rows if r.uuid in done.with_volumes}
             # Its definition is written again. A start would not know that the guest runs.
             anew = [] if self.work.sets_power else begun.rows
-            gone = [r.uuid for r in anew if r.uuid in done.with_volumes and r.power_state == NOSTATE]
-            unconnected = moving.adopt_unconnected(tx, places, self._connector, gone)
+            absent_guests = [r.uuid for r in anew if r.uuid in done.with_volumes and r.power_state == NOSTATE]
+            unconnected = moving.adopt_unconnected(tx, places, self._connector, absent_guests)
             if unconnected:
                 if limit is not None:
                     from ...module_utils.flows.attachments import life
@@ -158,34 +182,39 @@ class InstanceOperation:
 
         return attached_volumes.connectors_of(self.action.task_vars["hostvars"], [host])(host, facts)
 
-    def _items(self, done: _Begun) -> dict[str, list[dict[str, t.Any]]]:
-        """Return the items of each host, by which later stages know its instances."""
-        items: dict[str, list[dict[str, t.Any]]] = {}
+    def _items(self, done: _Begun) -> list[dict[str, t.Any]]:
+        """Return the items by which later stages know the instances."""
+        items = []
         for row in done.begun.rows:
             item: dict[str, t.Any] = {
                 "uuid": row.uuid,
                 "name": row.display_name,
+                "host": str(row.host),
                 "vm_state": row.vm_state,
                 "power_state": row.power_state,
                 "volumes": row.uuid in done.with_volumes,
+                "domain": row.domain_name,
                 "details": self.operation.details(row),
             }
             if row.uuid in done.lacking:
                 item["lacking"] = True
-            items.setdefault(str(row.host), []).append({**item, **self.work.item_of(row)})
+            if row.uuid in self.work.storage_work:
+                item["storage_work"] = True
+            items.append({**item, **self.work.item_of(row)})
         return items
 
     def _unchanged(self, rows: t.Sequence[Instance]) -> list[dict[str, t.Any]]:
         """Return instances that are as requested, and whether their hosts were silent when they were asked."""
-        reports = host_reports.of_this_run(self.action) if rows else {}
-        silent = {host for host, report in reports.items() if report.get("error")}
+        silent = host_reports.silences(self.action) if rows else {}
         return [
             {
                 "name": r.display_name,
                 "uuid": r.uuid,
                 "host": r.host,
                 "power_state": r.power_state,
+                "vm_state": r.vm_state,
                 "silent": r.host in silent,
+                "note": self.work.note_of_unchanged(r),
             }
             for r in rows
         ]
@@ -200,45 +229,62 @@ class InstanceOperation:
 
     # --- work: on each host, for all of its instances -----------------------------------------------------------------
 
-    def work_on_host(self) -> dict[str, t.Any]:
-        action = self.action
-        items: Items = self._registered().get("work", {}).get(action.task_vars["inventory_hostname"], [])
-        uuids = uuids_of(items)
-        try:
-            kept = lease_kept(action)
-            with contextlib.nullcontext() if action.check_mode else kept:
-                lost = self._lost_since(uuids)
-                answers = {**self._failed(lost), **self._on_host([i for i in items if i["uuid"] not in lost])}
-        except errors.BootflowError as e:
-            answers = self._failed(dict.fromkeys(uuids, e))
-        except Exception as e:  # the instances fail, never the play
-            answers = self._failed(dict.fromkeys(uuids, action.unexpected(e)))
-        changed = any(each.get("changed") for each in answers.values())
-        return {"changed": changed, "operation": self.operation.name, "outcomes": answers}
+    def _freeze(self, host: str) -> Result:
+        """Have the file systems of guests stand still, until the work on their host."""
+        items = [item for item in self.items_on(host, "host") if self.work.is_frozen(item)]
+        outcomes = self.guarded(uuids_of(items), lambda: self.work.freeze(items))
+        return {"changed": any(outcome.get("changed") for outcome in outcomes.values()), "outcomes": outcomes}
+
+    def _release(self, host: str) -> Result:
+        """Have the host disconnect volumes that storage hosts are to work on."""
+        items = [i for i in self.items_on(host, "host") if i.get("storage_work")]
+        outcomes = self.guarded(uuids_of(items), lambda: self.work.release(items))
+        return {"changed": any(outcome.get("changed") for outcome in outcomes.values()), "outcomes": outcomes}
+
+    def _released(self, host: str) -> Answers | None:
+        """Return what the host answered to the stage release; None: nothing."""
+        result = self.result("release", host)
+        return dict(result.get("outcomes") or {}) if self.is_current(result, "release") else None
+
+    def _work(self, host: str) -> Result:
+        items = self.items_on(host, "host")
+        if any(self.work.is_frozen(item) for item in items) and not self.action.check_mode:
+            frozen = self.result("freeze", host)
+            self.work.frozen = frozen.get("outcomes") or {} if self.is_current(frozen, "freeze") else {}
+
+        def work() -> tuple[Answers, Failed]:
+            lost_instances = self._lost_since(uuids_of(items))
+            return self._on_host([i for i in items if i["uuid"] not in lost_instances]), lost_instances
+
+        answers = self.work.judged(items, self.guarded(uuids_of(items), work))
+        return {"changed": any(answer.get("changed") for answer in answers.values()), "outcomes": answers}
+
+    def _store(self, host: str) -> Result:
+        """Have the host of a store receive what other hosts give it."""
+        answers, items = self.answers("work"), self.items()
+        made = sorted(uuid for uuid in items if not answers[uuid].get("error"))
+        outcomes = self.guarded(made, lambda: self.work.on_store_host(host, list(items.values()), answers))
+        return {"changed": any(outcome.get("changed") for outcome in outcomes.values()), "outcomes": outcomes}
 
     def _lost_since(self, uuids: t.Sequence[str]) -> Failed:
         """Find the instances that another run has now, and why. As long as the lease from the beginning is not over, no run believes this one
         dead, and the ledger need not be asked.
         """
         context = self.action.context()
-        begun_at = float(self._registered().get("begun_at") or 0.0)
+        begun_at = float(self.result(self.begins).get("begun_at") or 0.0)
         if self.action.check_mode or context.now < begun_at + context.lease_seconds / 2:
             return {}
-        return self._lost(uuids)
+        return self.find_lost(uuids)
 
-    def _lost(self, uuids: t.Iterable[str]) -> Failed:
-        """Find the instances that another run has now, and why; none in check mode."""
-        if self.action.check_mode:
-            return {}
-        with contextlib.closing(self.action.open_ledger()) as ledger:
-            return ledger.inspect(flow.lost, self.operation, sorted(uuids))
+    def lost_in(self, tx: Transaction, uuids: t.Collection[str]) -> Failed:
+        return flow.find_lost_instances(tx, self.operation, sorted(uuids))
+
+    def find_lost(self, uuids: t.Iterable[str]) -> Failed:
+        return {} if self.action.check_mode else super().find_lost(uuids)
 
     def _failed(self, failed: Failed) -> Answers:
         """Return the answers of failed instances. Tracebacks are journalled here, not in the last stage: people read the result of this task."""
-        frames = {u: e.details["traceback"] for u, e in failed.items() if e.details.get("traceback")}
-        if frames and not self.action.check_mode:
-            with contextlib.suppress(errors.BootflowError), contextlib.closing(self.action.open_ledger()) as ledger:
-                ledger.transact(history.note, frames, self.operation.name)
+        self.journal_tracebacks(failed)
         return {uuid: {"error": error.as_dict()} for uuid, error in failed.items()}
 
     def _on_host(self, items: Items) -> Answers:
@@ -247,17 +293,23 @@ class InstanceOperation:
         problems = Problems()
         host_settings.check({host: host_settings.Variables(self.action)}, [host], problems)
         problems.raise_if_any()
+        answers: Answers = {}
+        if any(i.get("storage_work") for i in items) and not self.action.check_mode:
+            screened, why = self.work.screen(items, self._released(host))
+            answers = operation_outcomes.with_errors(screened, self._failed(why))
+            items = [i for i in items if i["uuid"] not in answers]
         fresh, failed = self._connect_volumes(items)
-        answers = self._failed(failed)
+        undone = self.work.undo_on_host([i for i in items if i["uuid"] in failed]) if failed else {}
+        answers.update(operation_outcomes.with_errors(undone, self._failed(failed)))
         items = [i for i in items if i["uuid"] not in failed]
         if not self.work.sets_power:
             return {**answers, **self._define_again(self.work, items, fresh)}
         cut_off = {i["uuid"] for i in items if self._is_cut_off(i)}
         answers.update(self._set_power([i for i in items if i["uuid"] not in cut_off]))
         deaf = operation_outcomes.not_restarted(answers)
-        left = [i for i in items if i["uuid"] in deaf or i["uuid"] in cut_off]
-        if left:
-            answers.update(self._define_again(work_of(self.action, HARD_REBOOT), left, fresh, deaf))
+        remaining = [i for i in items if i["uuid"] in deaf or i["uuid"] in cut_off]
+        if remaining:
+            answers.update(self._define_again(work_of(self.action, HARD_REBOOT), remaining, fresh, deaf))
         return answers
 
     def _is_cut_off(self, item: Item) -> bool:
@@ -277,8 +329,8 @@ class InstanceOperation:
         if cut_off:
             from ..volumes import attached_volumes
 
-            fresh, lost = attached_volumes.come_to_host(self.action, cut_off)
-            failed.update(lost)
+            fresh, problems = attached_volumes.come_to_host(self.action, cut_off)
+            failed.update(problems)
         return fresh, failed
 
     def _log_in(self, uuids: t.Sequence[str]) -> Failed:
@@ -287,16 +339,16 @@ class InstanceOperation:
 
         with contextlib.closing(self.action.open_ledger()) as ledger:
             volumes = ledger.inspect(attached_volumes.load, uuids)
-        found = [a for group in volumes.values() for a in group]
-        problems = attached_volumes.reconnect(self.action, found)
-        return {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
+        volume_attachments = [a for group in volumes.values() for a in group]
+        problems = attached_volumes.reconnect(self.action, volume_attachments)
+        return {a.row.instance_uuid: problems[a.id] for a in volume_attachments if a.id in problems}
 
     def _set_power(self, items: Items) -> Answers:
         if not items:
             return {}
         answers, problems = self.work.on_host(items, ())
         off: Answers = {}
-        if self.operation.gone:
+        if self.operation.missing_domain_note:
             off, problems = operation_outcomes.accept_missing_domains(problems)
         answers = {**operation_outcomes.with_errors(answers, self._failed(problems)), **off}
         if self.work.starts_guests:
@@ -305,11 +357,11 @@ class InstanceOperation:
 
     def _clear_lost(self, started: t.Sequence[str]) -> None:
         """End the guests of instances that were deleted meanwhile: their host may have started them after their deletion took their power."""
-        lost = self._lost(started)
-        if lost:
+        lost_instances = self.find_lost(started)
+        if lost_instances:
             from . import cleaning
 
-            cleaning.clear_lost(self.action, lost)
+            cleaning.clear_lost(self.action, lost_instances)
 
     def _define_again(
         self, work: Work, items: Items, fresh: t.Collection[str], deaf: t.Collection[str] = ()
@@ -318,9 +370,9 @@ class InstanceOperation:
 
         :arg deaf: guests that did not restart when they were asked
         """
-        lost = self._lost(uuids_of(items))  # a guest may have been waited for, or deleted
-        answers = self._failed(lost)
-        items = [i for i in items if i["uuid"] not in lost]
+        lost_instances = self.find_lost(uuids_of(items))  # a guest may have been waited for, or deleted
+        answers = self._failed(lost_instances)
+        items = [i for i in items if i["uuid"] not in lost_instances]
         if not items:
             return answers
         done: Answers = {}
@@ -338,62 +390,83 @@ class InstanceOperation:
             cleaning.clear_lost(self.action, uuids_of(items))
         return answers
 
+    # --- settle: on the controller, where storage hosts worked for the instances --------------------------------------------
+
+    def _settle_snapshots(self) -> Result:
+        """Give up what failed before the operation ends, so that the storage hosts remove it in this run."""
+        items, answers = self.items(), self.answers("work")
+        known = {u: errors.from_dict(a["error"]) for u, a in answers.items() if a.get("error")}
+        with contextlib.closing(self.action.open_ledger()) as ledger:
+            failed, hosts = ledger.transact(lambda tx: self.work.settle_snapshots(tx, items, known))
+        return {
+            "changed": bool(hosts),
+            "cleaning": reachable(self.action, hosts),
+            "outcomes": {uuid: {"error": error.as_dict()} for uuid, error in failed.items()},
+        }
+
+    def _settled_outcomes(self) -> t.Mapping[str, Item]:
+        """Return the outcomes of settle_snapshots(); empty where it had nothing to do."""
+        begun = self.result(self.begins)
+        settles = self.work.settles and bool(begun.get("storage"))
+        return (self.result("settle").get("outcomes") or {}) if settles else {}
+
     # --- finish: on the controller, for all hosts -----------------------------------------------------------------------
 
-    def finish(self) -> dict[str, t.Any]:
-        begun = self._registered()
-        items = {i["uuid"]: (host, i) for host, group in begun.get("work", {}).items() for i in group}
-        answers = self._answers(begun)
-        failed = self._write_outcomes({u: item for u, (_host, item) in items.items()}, answers)
-        instances = []
-        for uuid, (host, item) in items.items():
-            result = operation_outcomes.outcome_of(answers[uuid], failed.get(uuid))
-            vm_state = flow.vm_state_after(self.operation, result)
-            instances.append(
-                operation_outcomes.summary_of(
-                    item, host, answers[uuid], failed.get(uuid), vm_state, self.operation.gone
-                )
-            )
-        passwords = self._leave_passwords([i for _host, i in items.values() if i["uuid"] not in failed])
-        if self.options["print_table"]:
-            before = {uuid: item["vm_state"] for uuid, (_host, item) in items.items()}
-            lines = self._lines(instances, before, begun.get("unchanged") or []) + passwords
-            if lines:
-                tables.show(self.action._display, lines)
-        listed = [errors.failed_item(i["name"], i["uuid"], i["error"], host=i["host"]) for i in instances if i["error"]]
-        error = errors.OperationFailed(listed, len(instances), operation=self.operation.called)
-        return outcome(error, changed=len(failed) < len(instances), instances=instances)
-
-    def _answers(self, begun: t.Mapping[str, t.Any]) -> Answers:
-        """Return the answers of all instances, as the hosts' tasks of this playbook registered them."""
-        work: t.Mapping[str, Items] = begun.get("work", {})
-        registered = host_variables.results(self.action.task_vars["hostvars"], list(work), OPERATED)
+    def answers_of_work(self, items: t.Mapping[str, Item]) -> dict[str, Item]:
+        """Return what hosts answered of these instances: their own, and the hosts of stores."""
         dies_to = self.operation.rule.dies_to
-        answers: Answers = {}
-        for host, items in work.items():
-            result = registered.get(host) or {}
-            answers.update(operation_outcomes.answers_of_host(items, host, result, self.operation.name, dies_to))
+        answers = {u: operation_outcomes.after_death(items[u], a, dies_to) for u, a in self.answers("work").items()}
+        for uuid, outcome in self._settled_outcomes().items():
+            answers[uuid] = {**answers[uuid], **outcome}
+        for host in self.result(self.begins).get("stores") or ():
+            stored = self.result("store", host)
+            outcomes = stored.get("outcomes") if self.is_current(stored, "store") else None
+            answers = dict(self.work.with_stored(host, items, answers, outcomes))
         return answers
 
-    def _write_outcomes(self, items: t.Mapping[str, Item], answers: Answers) -> Failed:
+    def _finish(self) -> Result:
+        items = self.items()
+        answers = self.answers_of_work(items)
+        failed = self._write_outcomes(items, answers)
+        instances = []
+        for uuid, item in items.items():
+            result = operation_outcomes.outcome_of(answers[uuid], failed.get(uuid))
+            vm_state = flow.vm_state_after(self.operation, result)
+            summary = operation_outcomes.summary_of(
+                item, answers[uuid], failed.get(uuid), vm_state, self.operation.missing_domain_note
+            )
+            instances.append({**summary, **self.work.result_of(item)})
+        passwords = self._leave_passwords([i for u, i in items.items() if u not in failed])
+        if self.options["print_table"]:
+            before = {uuid: item["vm_state"] for uuid, item in items.items()}
+            unchanged = self.result(self.begins).get("unchanged") or []
+            lines = self._lines(instances, before, unchanged) + passwords
+            if lines:
+                tables.show(self.action._display, lines)
+        return self.finish(instances)
+
+    def _write_outcomes(self, items: t.Mapping[str, Item], answers: t.Mapping[str, Item]) -> Failed:
         """Write the outcomes of all hosts. Returns why instances failed."""
-        failed = {u: errors.from_dict(a["error"]) for u, a in answers.items() if a.get("error")}
         if not answers or self.action.check_mode:
-            return failed
+            return errors_of(answers)
+        with contextlib.closing(self.action.open_ledger()) as ledger:
+            return ledger.transact(self.end, items, answers)
+
+    def end(
+        self, tx: Transaction, items: t.Mapping[str, Item], answers: t.Mapping[str, Item]
+    ) -> dict[str, errors.BootflowError]:
+        """Write the outcomes of all hosts. Returns why instances failed."""
+        failed = errors_of(answers)
         outcomes = {u: operation_outcomes.outcome_of(a, failed.get(u)) for u, a in answers.items()}
         lacking = [u for u, item in items.items() if item.get("lacking")]
+        if failed:
+            self.work.undo(tx, self.operation, items, {u: outcomes[u] for u in failed})
+        if lacking:
+            from ...module_utils.flows.attachments import moving
 
-        def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
-            if failed:
-                self.work.undo(tx, self.operation, items, {u: outcomes[u] for u in failed})
-            if lacking:
-                from ...module_utils.flows.attachments import moving
-
-                moving.release_moved(tx, lacking)
-            return flow.finish(tx, self.operation, outcomes)
-
-        with contextlib.closing(self.action.open_ledger()) as ledger:
-            return ledger.transact(finish)
+            moving.release_moved(tx, lacking)
+        ended = flow.finish(tx, self.operation, outcomes)
+        return {**ended, **self.work.write_results(tx, items, answers, ended)}
 
     def _leave_passwords(self, items: Items) -> list[str]:
         """Leave the passwords of instances in the folder that a person named. Returns the lines that say so."""
@@ -424,26 +497,25 @@ class InstanceOperation:
             )
             for i in instances
         ]
-        result = self.operation.rule.result
         rows += [
             (
                 i["name"],
                 i["uuid"],
                 i["host"],
-                result,
+                i["vm_state"],
                 POWER_STATES.get(i["power_state"]),
-                "its host did not answer" if i["silent"] else "nothing to do",
+                "its host did not answer" if i["silent"] else i["note"],
             )
             for i in unchanged
         ]
-        if not rows and self._registered().get("failed"):  # its error is reported already
+        if not rows and self.begin_failed():  # its error is reported already
             return []
         if not rows:
             return ["%s: no instance is selected." % self.operation.called]
         head = ("INSTANCE", "UUID", "HOST", "VM_STATE", "POWER_STATE", "NOTE")
         return [title % self.operation.called, *tables.table(head, rows)]
 
-    def _registered(self) -> t.Mapping[str, t.Any]:
-        """Return the result of the stage ``begin``; empty before it."""
-        found = host_variables.results(self.action.task_vars["hostvars"], [CONTROLLER], BEGUN)
-        return t.cast("t.Mapping[str, t.Any]", found.get(CONTROLLER) or {})
+
+def errors_of(answers: t.Mapping[str, Item]) -> dict[str, errors.BootflowError]:
+    """Return why instances failed on their hosts."""
+    return {uuid: errors.from_dict(answer["error"]) for uuid, answer in answers.items() if answer.get("error")}

@@ -31,7 +31,7 @@ class PowerWork(Work):
         return result["outcomes"], item_errors(result, uuids_of(items))
 
     def _arguments(self, items: Items) -> dict[str, t.Any]:
-        settings = host_settings.of(self.action)
+        settings = host_settings.read_current_host(self.action)
         return {
             **host_settings.libvirt_arguments(self.action),
             "domains": [{"uuid": item["uuid"], **item["details"]} for item in items],

@@ -36,9 +36,9 @@ def checker(action: LedgerAction) -> t.Callable[[Transaction, Instance, t.Mappin
         key = (row.request_spec_id, row.project, row.host, row.node, spec["image"]["id"], spec["image"]["checksum"])
         if row.host is None or key in accepted:
             return
-        there = fleet.read(tx, {row.host}, aggregates, host_vars, needs_of([spec], options))
+        host_fleet = fleet.read(tx, {row.host}, aggregates, host_vars, needs_of([spec], options))
         request = request_spec(spec, [row.uuid], None, row.project)
-        on_rebuild.check_host(there, request, options, row.host, row.node or row.host)
+        on_rebuild.check_host(host_fleet, request, options, row.host, row.node or row.host)
         accepted.add(key)
 
     return check

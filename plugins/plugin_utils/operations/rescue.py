@@ -39,9 +39,11 @@ from ...module_utils.ledger.compute import instances
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds import build_parts, domain_builder, passwords
 from ..builds.dhcp import restore as restore_dhcp
+from ..relay import boot_images, rounds
 from ..run import host_settings
 from ..run.ledger_action import LedgerAction, read_settings
 from ..run.results import item_errors
+from ..settings import ledger_images
 from ..settings.image_upload import uploaded
 from ..volumes.attached_volumes import Attached
 from . import hard_reboot
@@ -56,8 +58,13 @@ class Rescue(Work):
     image_variable = "bootflow_rescue_image_ref"
     password_suffix = ".rescue"
 
+    _chosen: t.Mapping[str, Image] = {}  # by the uuids of instances
+
     def check(self, tx: Transaction, begun: operation.Begun) -> None:
-        check(self.action, tx, begun)
+        self._chosen = check(self.action, tx, begun)
+
+    def begin_images(self, rows: t.Sequence[instances.Instance]) -> dict[str, t.Any]:
+        return rounds.begin_for(self.action, rows, self._chosen)
 
     def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
         return rescue(self.action, uuids_of(items))
@@ -85,26 +92,30 @@ class _Rescue:
     drive: dict[str, t.Any] | None
 
 
-def check(action: LedgerAction, tx: Transaction, begun: operation.Begun) -> None:
-    """Check the images, before anything is written or a host is contacted.
+def check(action: LedgerAction, tx: Transaction, begun: operation.Begun) -> dict[str, Image]:
+    """Check the images, before anything is written or a host is contacted. Returns them, by the uuids of instances.
 
     :raises BootflowError: see flows.instances.rescue; of all instances that cannot be rescued.
     """
     if action.options["admin_password_dir"] and not action.check_mode:
         passwords.check_folder(action.options["admin_password_dir"])
     images, asked = _images(action), action.options["rescue_image_ref"]
+    stored = ledger_images.images_of(action, tx) if asked else None
     if asked and begun.unchanged:
-        flow.refuse_other_images(tx, begun.unchanged, flow.image_of(begun.unchanged[0], images, asked))
+        flow.refuse_other_images(tx, begun.unchanged, flow.image_of(begun.unchanged[0], images, asked, stored))
     refused = []
     chosen: dict[str, Image] = {}
     for build in of_ledger.load(tx, [r for r in begun.rows if instances.is_placed(r)]):
         try:
-            chosen[build.uuid] = image = flow.image_of(build.row, images, asked)
+            chosen[build.uuid] = image = flow.image_of(build.row, images, asked, stored)
             flow.check(build.row, build.disks, image, action.options["rescue_password"])
         except errors.BootflowError as e:
             refused.append(e)
     operation.refuse(refused)
+    if stored is not None:
+        ledger_images.check_active(tx, stored, {image.id for image in chosen.values()})
     flow.begin(tx, chosen)
+    return chosen
 
 
 def _images(action: LedgerAction) -> dict[str, Image]:
@@ -134,6 +145,9 @@ def rescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Answers, build
     """
     builds, volumes, problems = _guests(action, uuids)
     plans = _plans(action, builds, volumes, problems)
+    refused = boot_images.collect(action)
+    problems.update({p.build.uuid: refused[p.image.id] for p in plans if p.image.id in refused})
+    plans = [p for p in plans if p.build.uuid not in problems]
     if not plans:
         return {}, problems
     saved = _definitions(action, "saved", {p.build.uuid: (p.own, True) for p in plans})
@@ -157,7 +171,7 @@ def _guests(
     with contextlib.closing(action.open_ledger()) as ledger:
         builds, volumes, problems = ledger.inspect(hard_reboot.guests, uuids)
     if not action.check_mode:
-        usable = [a for u, found in volumes.items() if u not in problems for a in found]
+        usable = [a for u, group in volumes.items() if u not in problems for a in group]
         problems.update(hard_reboot.connect(action, usable))
     return builds, volumes, problems
 
@@ -168,20 +182,21 @@ def _plans(
     volumes: t.Mapping[str, t.Sequence[Attached]],
     problems: build_parts.Problems,
 ) -> list[_Rescue]:
-    images = _images(action)
-    found = []
+    images, asked = _images(action), action.options["rescue_image_ref"]
+    stored = ledger_images.images_of(action) if asked else None
+    plans = []
     for build in builds:
         if build.uuid not in problems:
             try:
-                image = flow.image_of(build.row, images, action.options["rescue_image_ref"])
-                found.append(_plan(action, build, image, volumes.get(build.uuid, ())))
+                image = flow.image_of(build.row, images, asked, stored)
+                plans.append(_plan(action, build, image, volumes.get(build.uuid, ())))
             except errors.BootflowError as e:
                 problems[build.uuid] = e
-    return found
+    return plans
 
 
 def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[Attached]) -> _Rescue:
-    settings = host_settings.of(action)
+    settings = host_settings.read_current_host(action)
     own = build_parts.definition(build, settings, volumes)
     backend = STORE_TYPES[settings.disk_backend].rescue_format
     guest = domain_builder.guest_spec(build, settings, volumes)
@@ -218,7 +233,7 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
     }
     drive = None
     if guest.config_drive:
-        told = dataclasses.replace(
+        drive_metadata = dataclasses.replace(
             domain_builder.instance_metadata(
                 build, settings, _secrets(action), password_of(action, build.uuid), image=image_data(image)
             ),
@@ -229,7 +244,7 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
             "uuid": build.uuid,
             "path": path,
             "format": settings.config_drive_format,
-            "files": drive_files.pack_files(metadata.config_drive_files(told)),
+            "files": drive_files.pack_files(metadata.config_drive_files(drive_metadata)),
             "keep": False,
         }
     seconds = OPERATIONS["stop"].details(build.row).get("shutdown_timeout", settings.shutdown_timeout)
@@ -287,33 +302,37 @@ def _parts(
     without = item_errors(parts["networks"], networks)
     problems.update({u: without[n] for u, names in networks_of.items() for n in names if n in without})
     lacking = [p for p in plans if (parts["disks"]["outcomes"].get(p.build.uuid) or {}).get("pending")]
-    left = {p.build.uuid for p in plans} - {p.build.uuid for p in lacking}
-    for part, items in (("disks", left), ("drives", {d["uuid"] for d in drives} & left), ("domains", left)):
-        found = item_errors(parts[part], [u for u in items if u not in problems])
-        problems.update({u: flow.explained(e) for u, e in found.items()})
+    ready_uuids = {p.build.uuid for p in plans} - {p.build.uuid for p in lacking}
+    for part, items in (
+        ("disks", ready_uuids),
+        ("drives", {d["uuid"] for d in drives} & ready_uuids),
+        ("domains", ready_uuids),
+    ):
+        failures = item_errors(parts[part], [u for u in items if u not in problems])
+        problems.update({u: flow.explained(e) for u, e in failures.items()})
     return parts["domains"]["outcomes"], [p for p in lacking if p.build.uuid not in problems]
 
 
 def _undo(action: LedgerAction, plans: t.Sequence[_Rescue], saved: Answers, problems: build_parts.Problems) -> None:
     """Give guests whose rescue failed their own definition, and power if they had it."""
-    back = {
+    definitions = {
         p.build.uuid: (p.own, bool(saved[p.build.uuid].get("ran")) or p.build.row.vm_state == states.ACTIVE)
         for p in plans
     }
-    if not back:
+    if not definitions:
         return
     try:
-        result = _definitions(action, "restored", back)
-        failed = item_errors(result, back)
+        result = _definitions(action, "restored", definitions)
+        failed = item_errors(result, definitions)
     except errors.BootflowError as e:
-        failed = dict.fromkeys(back, e)
+        failed = dict.fromkeys(definitions, e)
     for uuid, problem in failed.items():
         first = problems[uuid] = copy.copy(problems[uuid])  # others may have the same
-        told = (
+        advice = (
             "The guest's own definition could not be restored (%s): reboot the instance with bootflow_reboot_type: HARD."
             % problem.message
         )
-        first.remedy = " ".join(filter(None, (first.remedy, told)))
+        first.remedy = " ".join(filter(None, (first.remedy, advice)))
 
 
 # --- unrescue -------------------------------------------------------------------------------------------------------------
@@ -322,18 +341,18 @@ def _undo(action: LedgerAction, plans: t.Sequence[_Rescue], saved: Answers, prob
 def unrescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Answers, build_parts.Problems]:
     """Give these their own definitions back and start them. Returns the outcomes of the module domain_rescue, and why instances failed."""
     builds, volumes, problems = _guests(action, uuids)
-    settings = host_settings.of(action)
-    back: dict[str, tuple[dict[str, t.Any], bool]] = {}
+    settings = host_settings.read_current_host(action)
+    definitions: dict[str, tuple[dict[str, t.Any], bool]] = {}
     for build in builds:
         if build.uuid not in problems:
             try:
-                back[build.uuid] = (build_parts.definition(build, settings, volumes.get(build.uuid, ())), True)
+                definitions[build.uuid] = (build_parts.definition(build, settings, volumes.get(build.uuid, ())), True)
             except errors.BootflowError as e:
                 problems[build.uuid] = e
-    if not back:
+    if not definitions:
         return {}, problems
-    result = _definitions(action, "restored", back)
-    problems.update(item_errors(result, back))
+    result = _definitions(action, "restored", definitions)
+    problems.update(item_errors(result, definitions))
     return result["outcomes"], problems
 
 
@@ -341,7 +360,7 @@ def _definitions(
     action: LedgerAction, state: str, own: t.Mapping[str, tuple[t.Mapping[str, t.Any], bool]]
 ) -> dict[str, t.Any]:
     """The module domain_rescue. :arg own: uuid -> the definition by the ledger, and whether the guest is started when it is back"""
-    settings = host_settings.of(action)
+    settings = host_settings.read_current_host(action)
     return action.run_module(
         "domain_rescue",
         {

@@ -29,6 +29,12 @@ def _rebuild(action: LedgerAction) -> Work:
     return Rebuild(action)
 
 
+def _revert(action: LedgerAction) -> Work:
+    from .revert import Revert
+
+    return Revert(action)
+
+
 def _rescue(action: LedgerAction) -> Work:
     from .rescue import Rescue
 
@@ -47,6 +53,36 @@ def _set_admin_password(action: LedgerAction) -> Work:
     return SetAdminPassword(action)
 
 
+def _snapshot(action: LedgerAction) -> Work:
+    from .snapshot import Snapshot
+
+    return Snapshot(action)
+
+
+def _create_backup(action: LedgerAction) -> Work:
+    from .create_backup import CreateBackup
+
+    return CreateBackup(action)
+
+
+def _shelve(action: LedgerAction) -> Work:
+    from .shelve import Shelve
+
+    return Shelve(action)
+
+
+def _shelve_offload(action: LedgerAction) -> Work:
+    from .shelve import ShelveOffload
+
+    return ShelveOffload(action)
+
+
+def _unshelve(action: LedgerAction) -> Work:
+    from .unshelve import Unshelve
+
+    return Unshelve(action)
+
+
 HARD_REBOOT = "hard_reboot"  # which also follows a work that sets power states, where that was not enough
 #: Any other name is a state of the module domain_power.
 WORKS: t.Mapping[str, t.Callable[[LedgerAction], Work]] = {
@@ -54,9 +90,15 @@ WORKS: t.Mapping[str, t.Callable[[LedgerAction], Work]] = {
     "rebooted": functools.partial(PowerWork, state="rebooted", starts_guests=True),
     HARD_REBOOT: _hard_reboot,
     "rebuild": _rebuild,
+    "revert": _revert,
     "rescue": _rescue,
     "unrescue": _unrescue,
     "set_admin_password": _set_admin_password,
+    "snapshot": _snapshot,
+    "create_backup": _create_backup,
+    "shelve": _shelve,
+    "shelve_offload": _shelve_offload,
+    "unshelve": _unshelve,
 }
 
 

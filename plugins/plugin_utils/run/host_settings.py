@@ -55,7 +55,7 @@ class Variables(t.Mapping[str, t.Any]):
 def values(action: OnHost, table: Table) -> Values:
     """The settings of ``table`` on the action's current host, each read once a task."""
     read: dict[int, Values] = action.__dict__.setdefault("_settings_read", {})
-    return read.setdefault(id(table), table.of(Variables(action)))
+    return read.setdefault(id(table), table.read(Variables(action)))
 
 
 def named_hosts(action: OnHost, hosts: t.Sequence[str]) -> list[str]:
@@ -83,7 +83,7 @@ def facts_age(options: t.Mapping[str, t.Any]) -> float:
     return min(float(options["facts_max_age"]), float(options["service_down_time"]) / 2)
 
 
-def of(action: OnHost) -> Values:
+def read_current_host(action: OnHost) -> Values:
     """The settings of the current compute host."""
     return values(action, HOST)
 
@@ -100,28 +100,28 @@ def configuration(variables: t.Mapping[str, t.Any], host: str) -> dict[str, t.An
     problems = Problems()
     CONFIGURATION.check(variables, "host %s" % host, problems)
     problems.raise_if_any()
-    read = CONFIGURATION.of(variables)
-    found = {setting.name: getattr(read, setting.name) for setting in CONFIGURATION}
+    read = CONFIGURATION.read(variables)
+    columns = {setting.name: getattr(read, setting.name) for setting in CONFIGURATION}
     for column in RATIOS:
-        found[column] = found[column] or CONFIGURATION.named(column).default  # 0.0 means unset, as in Nova
+        columns[column] = columns[column] or CONFIGURATION.named(column).default  # 0.0 means unset, as in Nova
     if variables.get("bootflow_availability_zone") is None:
-        del found["availability_zone"]
-    return found
+        del columns["availability_zone"]
+    return columns
 
 
 def check(hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str], problems: Problems) -> None:
     """Add to ``problems`` each wrong setting of the hosts, once for all hosts that have it."""
-    found: dict[tuple[str, str], list[str]] = {}
+    hosts_by_error: dict[tuple[str, str], list[str]] = {}
     checked: dict[
         int, tuple[t.Any, Problems]
     ] = {}  # once for hosts with the same variables, which stay while they are here
     for host in hosts:
-        its = hostvars[host]
-        if id(its) not in checked:
-            checked[id(its)] = its, _wrong(its, host)
-        for error in checked[id(its)][1].errors:
-            found.setdefault((error["message"], error["remedy"]), []).append(host)
-    for (message, remedy), affected in found.items():
+        host_vars = hostvars[host]
+        if id(host_vars) not in checked:
+            checked[id(host_vars)] = host_vars, _wrong(host_vars, host)
+        for error in checked[id(host_vars)][1].errors:
+            hosts_by_error.setdefault((error["message"], error["remedy"]), []).append(host)
+    for (message, remedy), affected in hosts_by_error.items():
         more = ", and %d more" % (len(affected) - MOST_NAMED) if len(affected) > MOST_NAMED else ""
         path = "host%s %s%s" % ("" if len(affected) == 1 else "s", ", ".join(affected[:MOST_NAMED]), more)
         problems.add(path, errors.InvalidInput(message=message, remedy=remedy))
@@ -143,12 +143,12 @@ def check_common(action: OnHost) -> None:
 
 
 def _wrong(variables: t.Mapping[str, t.Any], host: str) -> Problems:
-    found = Problems()
-    HOST.check(variables, host, found)
-    if not found.errors:
-        with found.collect(host):
-            volume_group(HOST.of(variables))
-    return found
+    problems = Problems()
+    HOST.check(variables, host, problems)
+    if not problems.errors:
+        with problems.collect(host):
+            volume_group(HOST.read(variables))
+    return problems
 
 
 def volume_group(host: Values) -> str:
@@ -165,13 +165,13 @@ def volume_group(host: Values) -> str:
 
 def libvirt_arguments(action: OnHost) -> dict[str, t.Any]:
     """Return the arguments with which modules connect to the current host's libvirt."""
-    host = of(action)
+    host = read_current_host(action)
     return {"libvirt_uri": host.libvirt_uri, "libvirt_timeout": host.libvirt_timeout}
 
 
 def cleanup_arguments(action: OnHostOfLedger) -> dict[str, t.Any]:
     """Arguments of the module instance_cleanup on the current host, without the instances."""
-    host = of(action)
+    host = read_current_host(action)
     return {
         **libvirt_arguments(action),
         "instances_path": host.instances_path,
@@ -185,7 +185,7 @@ def cleanup_arguments(action: OnHostOfLedger) -> dict[str, t.Any]:
 
 def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Arguments of the module compute_node_info on the current host. :arg configuration: see configuration()."""
-    host = of(action)
+    host = read_current_host(action)
     return {
         **libvirt_arguments(action),
         "instances_path": host.instances_path,
@@ -203,7 +203,9 @@ def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.
 
 def resumes(action: OnHost, host: str) -> bool:
     """Whether the guests of ``host`` run again after its restart."""
-    return bool(WATCHED.of(host_variables.of_host(action.task_vars["hostvars"], host)).resume_guests_state_on_host_boot)
+    return bool(
+        WATCHED.read(host_variables.of_host(action.task_vars["hostvars"], host)).resume_guests_state_on_host_boot
+    )
 
 
 def at_once(most: int, items: int) -> int:
@@ -213,4 +215,4 @@ def at_once(most: int, items: int) -> int:
 
 def workers(action: OnHost, builds: int) -> int:
     """Return how many builds the current host works on at once: Nova's max_concurrent_builds, 0 for all."""
-    return at_once(of(action).max_concurrent_builds, builds)
+    return at_once(read_current_host(action).max_concurrent_builds, builds)

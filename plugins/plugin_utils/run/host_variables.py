@@ -64,13 +64,13 @@ def settings_of(hostvars: t.Any, hosts: t.Sequence[str]) -> dict[str, Variables]
         own, inventory = _with_own(hostvars, hosts), hostvars._inventory
     except AttributeError:  # hostvars of another make
         return {name: of_host(hostvars, name) for name in hosts}
-    found: dict[str, Variables] = {}
+    variables_by_host: dict[str, Variables] = {}
     is_template = Templar(loader=hostvars._loader).is_template
     alike: dict[tuple[int, ...], Variables | None] = {}
     for name in hosts:
         host = inventory.get_host(name)
         if name in own or any(variable.startswith(PREFIX) for variable in host.vars):
-            found[name] = of_host(hostvars, name)
+            variables_by_host[name] = of_host(hostvars, name)
             continue
         groups = tuple(map(id, host.groups))
         if groups not in alike:
@@ -79,17 +79,8 @@ def settings_of(hostvars: t.Any, hosts: t.Sequence[str]) -> dict[str, Variables]
             same = not any(_is_wide(raw[v]) or is_template(raw[v]) for v in OF_HOST & raw.keys())
             alike[groups] = of_host(hostvars, name) if same else None
         shared = alike[groups]
-        found[name] = of_host(hostvars, name) if shared is None else shared
-    return found
-
-
-def results(hostvars: t.Any, hosts: t.Sequence[str], name: str) -> dict[str, t.Any]:
-    """host -> what a task of this run registered as ``name``; hosts without that are left out."""
-    try:
-        registered = hostvars._variable_manager._nonpersistent_fact_cache
-    except AttributeError:
-        registered = hostvars  # of another make
-    return {h: registered[h][name] for h in hosts if h in registered and name in registered[h]}
+        variables_by_host[name] = of_host(hostvars, name) if shared is None else shared
+    return variables_by_host
 
 
 def _is_wide(value: t.Any) -> bool:
@@ -118,15 +109,15 @@ def _with_own(hostvars: t.Any, hosts: t.Sequence[str]) -> set[str]:
         *manager._nonpersistent_fact_cache.items(),
         *((host, facts.get(host)) for host in cached),
     ]
-    found = {host for host, values in caches if any(n.startswith(PREFIX) and n not in RESULTS for n in values)}
+    hosts_with_own = {host for host, values in caches if any(n.startswith(PREFIX) and n not in RESULTS for n in values)}
     for folder in {os.path.realpath(manager._loader.get_basedir()), *map(_folder, filter(None, inventory._sources))}:
         try:
             files = os.listdir(os.path.join(folder, "host_vars"))
         except OSError:
             continue
-        found.update(files)
-        found.update(os.path.splitext(file)[0] for file in files)
-    return found
+        hosts_with_own.update(files)
+        hosts_with_own.update(os.path.splitext(file)[0] for file in files)
+    return hosts_with_own
 
 
 def _folder(source: str) -> str:

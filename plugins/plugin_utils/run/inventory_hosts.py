@@ -19,8 +19,8 @@ def all_of(action: LedgerAction) -> set[str]:
 
 def reachable(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:
     """Return the ``hosts`` that the inventory has."""
-    there = all_of(action)
-    return [h for h in hosts if h in there]
+    inventory_names = all_of(action)
+    return [h for h in hosts if h in inventory_names]
 
 
 def in_inventory(action: LedgerAction, hosts: t.Iterable[str]) -> list[str]:

@@ -44,7 +44,7 @@ def lease_kept(action: LedgerAction) -> t.Iterator[None]:
             with contextlib.suppress(errors.BootflowError):  # the next one tries again; a lease outlasts three misses
                 renew()
 
-    if action.lease.left(context.now) < context.lease_seconds / 2:
+    if action.lease.remaining_seconds(context.now) < context.lease_seconds / 2:
         with contextlib.suppress(errors.BootflowError):
             renew()
     if action.lease.read_at is None:

@@ -48,6 +48,7 @@ from . import host_settings, playbook_of_this_run, time_limits
 from .results import error_result, module_error, traceback_of
 from .run_lease import RunLease
 from .shipped_images import with_shipped
+from .stage_results import CONTROLLER, StageResults
 
 # Made when the parent process loads the first action, inherited by every worker it forks, gone with the run: what
 # generated passwords are derived from, so that they are handed around and stored nowhere.
@@ -64,11 +65,9 @@ Arguments = t.Mapping[str, t.Union[Setting, t.Mapping[str, t.Any]]]
 COMMON: Arguments = LEDGER.options()
 READS: Arguments = READING.options()  # of the actions that only read the ledger, see open_reader()
 
-CONTROLLER = "localhost"
 # Of the actions that a playbook begins with: their plays name all hosts where ansible-playbook has a limit.
 RUN_LIMIT: Arguments = {"run_limit": {"type": "str"}}
 REMOVES = "instance_cleanup"  # the module
-OPENED = "bootflow_ledger_opened"  # as the playbooks register the first of them
 
 
 IMAGES, SHIPPED = CATALOGUE.named("images"), SHIPPED_IMAGES.named("shipped_images")
@@ -87,7 +86,7 @@ def read_settings(
     :arg others: adds its own problems when an option does not fit; it is given the options with defaults in place of those.
     :raises InvalidRequest: each one that does not fit, or is required and missing.
     """
-    found: dict[str, t.Any] = {}
+    values: dict[str, t.Any] = {}
     problems = Problems()
     for name, setting in arguments.items():
         if not isinstance(setting, Setting):
@@ -103,16 +102,16 @@ def read_settings(
                     or "Set it in the inventory, in group_vars or with -e @FILE (docs/variables.md), or give the option %s."
                     % name,
                 )
-            found[name] = setting.read(value, called)
+            values[name] = setting.read(value, called)
             if setting.variable == IMAGES.variable and SHIPPED.read(variable(SHIPPED.variable), SHIPPED.variable):
-                found[name] = with_shipped(found[name])
+                values[name] = with_shipped(values[name])
     if problems.errors and others is not None:
-        others({**{n: s.default for n, s in arguments.items() if isinstance(s, Setting)}, **found}, problems)
+        others({**{n: s.default for n, s in arguments.items() if isinstance(s, Setting)}, **values}, problems)
     problems.raise_if_any()
-    return found
+    return values
 
 
-class Beside:
+class OwnConnection:
     """The host of an action by its own connection, so that a program can run there while the action's connection is in use."""
 
     def __init__(self, action: ActionBase):
@@ -149,8 +148,8 @@ class Ports:
                     result = self._execute(name, arguments, variables, seconds)
         if isinstance(result.get("warnings"), list):
             # Texts until ansible-core 2.18, later objects with the text in their event.
-            found = result["warnings"]
-            result["warnings"] = [getattr(getattr(each, "event", None), "msg", each) for each in found]
+            warnings = result["warnings"]
+            result["warnings"] = [getattr(getattr(warning, "event", None), "msg", warning) for warning in warnings]
         return result
 
     def _execute(
@@ -204,12 +203,12 @@ class Ports:
         # Without a path Ansible has not found the interpreter yet: any program shows that the host answers.
         commands = ["%s -IS -c pass" % interpreter] if interpreter.startswith("/") else []
         commands.append(shlex.join(["ls", "-d", "--", *paths]) if paths else "true")
-        found = self._action._low_level_execute_command(" && ".join(commands))
-        return set(paths) & set(str(found["stdout"]).splitlines())
+        listing = self._action._low_level_execute_command(" && ".join(commands))
+        return set(paths) & set(str(listing["stdout"]).splitlines())
 
-    def beside(self) -> Beside:
+    def open_own_connection(self) -> OwnConnection:
         """The current host, for another thread than the one that runs a module there."""
-        return Beside(self._action)
+        return OwnConnection(self._action)
 
     def open_ledger(self, address: LedgerAddress, **options: bool) -> database.Ledger:
         return database.open_ledger(address, tell=self.display.warning, **options)
@@ -340,7 +339,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     def _read_options(self) -> dict[str, t.Any]:
         arguments = {**COMMON, **self.ARGUMENTS}
-        found = read_settings(arguments, self._task.args, self.variable, self._check_others, self._meant)
+        settings = read_settings(arguments, self._task.args, self.variable, self._check_others, self._meant)
         spec = {n: {"type": "raw"} if isinstance(a, Setting) else dict(a) for n, a in arguments.items()}
         try:
             _validation, options = self.validate_argument_spec(argument_spec=spec)
@@ -349,7 +348,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 message=CLASSES.sub("", str(e)),
                 remedy="Correct it; ansible-doc %s lists the forms." % self._task.action,
             ) from e
-        return {**options, **found}
+        return {**options, **settings}
 
     # --- the ledger -----------------------------------------------------------------------------------------------
 
@@ -480,8 +479,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if self.options.get("run_limit"):
             limit = self.task_vars["ansible_play_hosts_all"]
         else:
-            opened = self.task_vars.get("hostvars", {}).get(CONTROLLER, {}).get(OPENED) or {}
-            limit = opened.get("run_limit")
+            limit = (StageResults(self, "ledger").read("open", CONTROLLER) or {}).get("run_limit")
         if limit is None:
             return list(hosts)
         reached = set(limit)
@@ -499,7 +497,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         program = host_programs.built(self, module_name, module_args, task_vars) if self.sends_programs else None
         if program is not None:
             return program
-        with packed_modules.kept(module_name):
+        with packed_modules.reuse_packed_module(module_name):
             return t.cast("tuple[t.Any, str]", pack(module_name, module_args, task_vars))
 
     @contextlib.contextmanager
@@ -573,7 +571,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     def _show_tracebacks(self, name: str, host: str, failed: t.Iterable[t.Mapping[str, t.Any]]) -> None:
         """Print the tracebacks of unexpected errors of a module, at -vvv."""
-        for frames in dict.fromkeys(str(each["traceback"]) for each in failed if each.get("traceback")):
+        for frames in dict.fromkeys(str(failure["traceback"]) for failure in failed if failure.get("traceback")):
             self._display.vvv(legible("%s:\n%s" % (name, frames)), host=host)
 
 

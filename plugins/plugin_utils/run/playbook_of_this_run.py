@@ -20,7 +20,7 @@ ROLES = str(HOME / "roles") + os.sep
 
 def playbooks() -> list[str]:
     """As they were named on the command line."""
-    return [str(each) for each in context.CLIARGS.get("args") or ()]
+    return [str(argument) for argument in context.CLIARGS.get("args") or ()]
 
 
 def own_name(playbook: str) -> str:
@@ -47,9 +47,9 @@ def in_roles(part: t.Any) -> bool:
 
 def was_named(playbooks_named: t.Iterable[str]) -> str:
     """The first of these arguments of ansible-playbook that is a playbook of this collection, by name or path; "" if none is."""
-    for each in playbooks_named:
-        if own_name(each) or os.path.realpath(each).startswith(PLAYBOOKS):
-            return each
+    for argument in playbooks_named:
+        if own_name(argument) or os.path.realpath(argument).startswith(PLAYBOOKS):
+            return argument
     return ""
 
 

@@ -67,8 +67,8 @@ def _has_no_python(result: t.Mapping[str, t.Any]) -> bool:
 
 def traceback_of(result: t.Mapping[str, t.Any]) -> str:
     """Return the traceback of a module that ended with an exception: Ansible has it in an object, with the traceback in its event."""
-    found = result.get("exception")
-    return str(getattr(getattr(found, "event", None), "formatted_traceback", None) or "")
+    exception = result.get("exception")
+    return str(getattr(getattr(exception, "event", None), "formatted_traceback", None) or "")
 
 
 def _last_words(result: t.Mapping[str, t.Any]) -> str:
@@ -83,14 +83,14 @@ def _last_words(result: t.Mapping[str, t.Any]) -> str:
 
 def item_errors(result: t.Mapping[str, t.Any], keys: t.Iterable[str]) -> dict[str, errors.BootflowError]:
     """The failed items of a batch module's result."""
-    found: dict[str, errors.BootflowError] = {}
+    errors_by_key: dict[str, errors.BootflowError] = {}
     for key in keys:
         item = result.get("outcomes", {}).get(key)
         if item is None:
-            found[key] = errors.RemoteError(reason="the module gave no answer for %s" % key)
+            errors_by_key[key] = errors.RemoteError(reason="the module gave no answer for %s" % key)
         elif item.get("error"):
-            found[key] = errors.from_dict(item["error"])
-    return found
+            errors_by_key[key] = errors.from_dict(item["error"])
+    return errors_by_key
 
 
 def error_result(error: errors.BootflowError, *, reasons: bool = True, **result: t.Any) -> dict[str, t.Any]:
@@ -102,9 +102,9 @@ def error_result(error: errors.BootflowError, *, reasons: bool = True, **result:
     lines = ["%s: %s" % (error.code, error.message)]
     if isinstance(error, errors.InvalidRequest):
         lines = ["The request has %d error%s." % (len(error.errors), "" if len(error.errors) == 1 else "s")]
-        for each in error.errors:
-            lines += ["%s: %s: %s" % (each.get("path") or "request", each["code"], each["message"])]
-            lines += ["  Remedy: " + each["remedy"]] if each.get("remedy") else []
+        for entry in error.errors:
+            lines += ["%s: %s: %s" % (entry.get("path") or "request", entry["code"], entry["message"])]
+            lines += ["  Remedy: " + entry["remedy"]] if entry.get("remedy") else []
     elif isinstance(error, errors.Incomplete):
         lines += item_lines(error.items, reasons)
         lines += ["Remedy: " + error.remedy] if error.remedy else []
@@ -126,9 +126,9 @@ def outcome(error: errors.Incomplete, *, reasons: bool = True, **result: t.Any) 
     return error_result(error, reasons=reasons, **result) if error.items else result
 
 
-def diff(of: str, before: str, after: str) -> dict[str, str]:
-    """The diff of a task. :arg of: what the lines are about, for the headers."""
-    return {"before": before, "after": after, "before_header": of, "after_header": of}
+def diff(subject: str, before: str, after: str) -> dict[str, str]:
+    """The diff of a task. :arg subject: what the lines are about, for the headers."""
+    return {"before": before, "after": after, "before_header": subject, "after_header": subject}
 
 
 def item_lines(items: t.Iterable[t.Mapping[str, t.Any]], reasons: bool = True) -> list[str]:
@@ -159,7 +159,7 @@ def _fate(item: t.Mapping[str, t.Any]) -> tuple[str, ...]:
         attempts.setdefault((tried["code"], tried["message"]), {})[tried["host"]] = None
     lines += ["    on %s: %s: %s" % (", ".join(hosts), *said) for said, hosts in attempts.items()]
     # The remedies of the attempts are closer to the cause than that of an error that says no host is left.
-    remedies = dict.fromkeys(each["remedy"] for each in item["tried"] if each.get("remedy"))
+    remedies = dict.fromkeys(attempt["remedy"] for attempt in item["tried"] if attempt.get("remedy"))
     if not remedies and error.get("remedy"):
         remedies = {error["remedy"]: None}
     return (*lines, *("    Remedy: " + remedy for remedy in remedies))

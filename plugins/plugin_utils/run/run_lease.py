@@ -49,7 +49,7 @@ class RunLease:
             file.write("%r %r\n" % (at if at > until else since, max(until, at + self.seconds)))
             file.truncate()
 
-    def left(self, now: float) -> float:
+    def remaining_seconds(self, now: float) -> float:
         """Return how many seconds the lease lasts, by this machine's clock."""
         known = self._known()
         return known[1] - now if known is not None else 0.0

@@ -22,10 +22,10 @@ FILE = Path(__file__).parents[3] / "inventory" / "images.yml"
 def shipped() -> tuple[t.Mapping[str, t.Any], ...]:
     """The entries of the file, as bootflow_images has them; none where it is not installed."""
     try:
-        found = DataLoader().load_from_file(str(FILE))
+        content = DataLoader().load_from_file(str(FILE))
     except AnsibleError:
         return ()
-    return tuple(json.loads(json.dumps(found["bootflow_images"])))
+    return tuple(json.loads(json.dumps(content["bootflow_images"])))
 
 
 def with_shipped(images: t.Any) -> t.Any:
@@ -34,11 +34,11 @@ def with_shipped(images: t.Any) -> t.Any:
     :arg images: bootflow_images: a list of mappings, or a mapping keyed by name.
     """
     if isinstance(images, t.Mapping):
-        taken = {*images, *(each.get("id") for each in images.values() if isinstance(each, t.Mapping))}
-        added = {each["name"]: {k: v for k, v in each.items() if k != "name"} for each in shipped()}
-        return {**images, **{name: each for name, each in added.items() if name not in taken}}
+        used_names = {*images, *(image.get("id") for image in images.values() if isinstance(image, t.Mapping))}
+        added = {image["name"]: {k: v for k, v in image.items() if k != "name"} for image in shipped()}
+        return {**images, **{name: image for name, image in added.items() if name not in used_names}}
     if not isinstance(images, (list, tuple)):
         return images
-    named = [each for each in images if isinstance(each, t.Mapping)]
-    taken = {each.get("name") for each in named} | {each.get("id") for each in named}
-    return [*images, *(each for each in shipped() if each["name"] not in taken)]
+    named = [image for image in images if isinstance(image, t.Mapping)]
+    used_names = {image.get("name") for image in named} | {image.get("id") for image in named}
+    return [*images, *(image for image in shipped() if image["name"] not in used_names)]

@@ -4,8 +4,8 @@
 
 """The engine of actions that a playbook calls once for each stage: on the controller, and on hosts between.
 
-The controller begins, hosts do their parts, one task a host and stage, and the controller ends. A stage reads the results of earlier stages in the
-variables that their tasks registered. An instance that fails never fails the others of its host, nor the play.
+The controller begins, hosts do their parts, one task a host and stage, and the controller ends. A stage leaves its result in the folder of the run,
+where later stages read it. An instance that fails never fails the others of its host, nor the play.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from ...module_utils.core import errors
 from ...module_utils.core.instances.verdicts.answer import Answer, silence
 from ...module_utils.ledger.compute import history
 from ...module_utils.ledger.db.transaction import Transaction
-from . import host_variables, tables
+from . import tables
 from .lease import lease_kept
-from .ledger_action import CONTROLLER, RUN_SECRET, LedgerAction
+from .ledger_action import RUN_SECRET, LedgerAction
 from .results import outcome
+from .stage_results import CONTROLLER, StageResults, shown
 
 Result = t.Dict[str, t.Any]  # of a task
 Item = t.Dict[str, t.Any]
@@ -34,21 +35,25 @@ Failed = t.Mapping[str, errors.BootflowError]
 class Stages:
     """The stages of an action. A subclass has their work.
 
-    :arg registered: stage -> the variable that the playbook registers its results as
+    :arg family: the name of the action, which its stages share
     """
 
     called = ""  # the operation, for people: as its playbook is called
     event = ""  # the event of the journal that gets tracebacks; "": none
     begins = "begin"  # the stage that returns the instances
+    #: Stages whose tasks return their whole results, which people read.
+    returns: t.Collection[str] = ("finish",)
+    #: Stage of the controller -> the stage whose result it replaces.
+    replaces: t.Mapping[str, str] = {}
     #: Stage of hosts -> the field of an item that names the host that answers in it.
     answered_by: t.Mapping[str, str] = {}
     rehearses_on_hosts = False  # hosts are asked in check mode, too
     keeps_lease = True  # hosts work on what the run owns in the ledger
 
-    def __init__(self, action: LedgerAction, registered: t.Mapping[str, str]):
+    def __init__(self, action: LedgerAction, family: str):
         self.action = action
         self.options = action.options
-        self._registered = registered
+        self.results = StageResults(action, family)
 
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
         """The stages of the controller."""
@@ -63,21 +68,40 @@ class Stages:
         stage = self.options["phase"]
         on_controller = self.on_controller()
         if stage in on_controller:
-            return on_controller[stage]()
+            return self._run_on_controller(stage, on_controller[stage])
         if self.action.check_mode and not self.rehearses_on_hosts:
             return {"changed": False, "skipped": True}
+        host = self.action.task_vars["inventory_hostname"]
         with lease_kept(self.action) if self.keeps_lease else contextlib.nullcontext():
-            done = self.on_hosts()[stage](self.action.task_vars["inventory_hostname"])
-        return {"changed": True, **self.mark(stage), **done}
+            done = self.on_hosts()[stage](host)
+        self.results.leave(stage, host, {**done, **self.mark(stage)})
+        return shown({"changed": True, **done})
+
+    def _run_on_controller(self, stage: str, work: t.Callable[[], Result]) -> Result:
+        if stage == self.begins:
+            done = self.results.begin(stage, work)
+        else:
+            done = work()
+            self.results.leave(self.replaces.get(stage, stage), CONTROLLER, done)
+        return done if stage in self.returns else shown(done)
 
     # --- results of earlier stages --------------------------------------------------------------------------------------
 
     def result(self, stage: str, host: str = CONTROLLER) -> t.Mapping[str, t.Any]:
-        """Return the result of the task of ``stage`` on ``host``; empty where there is none."""
-        return self._results(stage, [host]).get(host) or {}
+        """Return the result of ``stage`` on ``host``; empty where a host has none, or nothing was begun.
 
-    def _results(self, stage: str, hosts: t.Sequence[str]) -> dict[str, t.Any]:
-        return host_variables.results(self.action.task_vars["hostvars"], hosts, self._registered[stage])
+        :raises InvalidInput: a stage of the controller has none: its task was left out
+        """
+        if stage == self.begins:
+            return self.results.begun(stage)
+        result = self.results.read(stage, host)
+        if result is None and host == CONTROLLER and not self.begin_failed():
+            raise self.results.missing(stage)
+        return result or {}
+
+    def begin_failed(self) -> bool:
+        """Whether the first stage failed, and the playbook continued."""
+        return bool(self.result(self.begins).get("failed"))
 
     def items(self) -> dict[str, Item]:
         """Return the items of the first stage by the instances' UUIDs."""
@@ -104,8 +128,8 @@ class Stages:
         if items is None:
             items = self.items()
         field = self.answered_by[stage]
-        results = self._results(stage, sorted({str(i[field]) for i in items.values()}))
-        outcomes = {h: r.get("outcomes") or {} for h, r in results.items() if r and self.is_current(r, stage)}
+        results = {host: self.result(stage, host) for host in sorted({str(i[field]) for i in items.values()})}
+        outcomes = {h: r.get("outcomes") or {} for h, r in results.items() if self.is_current(r, stage)}
         return {u: outcomes.get(i[field], {}).get(u) or silence(i[field]) for u, i in items.items()}
 
     # --- the ledger -----------------------------------------------------------------------------------------------------
@@ -114,7 +138,7 @@ class Stages:
         """Return why instances are no longer this run's, by UUID."""
         return {}
 
-    def lost(self, uuids: t.Iterable[str]) -> Failed:
+    def find_lost(self, uuids: t.Iterable[str]) -> Failed:
         """Return why instances are no longer this run's, by UUID: nothing is done with them."""
         wanted = sorted(uuids)
         with contextlib.closing(self.action.open_ledger()) as ledger:
@@ -159,7 +183,7 @@ class Stages:
         if rows:
             title = "Would %s (nothing is touched):" if self.action.check_mode else "%s:"
             lines = [title % self.called, *tables.table(head, rows), *more]
-        elif self.result(self.begins).get("failed"):  # its error was reported, and the playbook continued
+        elif self.begin_failed():  # its error was reported, and the playbook continued
             return
         tables.show(self.action.ports.display, lines)
 

@@ -24,7 +24,7 @@ def command(argv: t.Sequence[str], options: t.Mapping[str, t.Any]) -> list[str]:
     :arg options: of ansible-playbook, as it has read them from ``argv``.
     :raises InvalidInput: it has no other place, or asks for a password.
     """
-    played = [str(each) for each in options.get("args") or ()]
+    played = [str(argument) for argument in options.get("args") or ()]
     if len(played) != 1 or list(argv).count(played[0]) != 1:
         raise errors.InvalidInput(
             reason="bootflow_watch_sync runs power_sync with the command line of this run, which names %s"
@@ -32,7 +32,9 @@ def command(argv: t.Sequence[str], options: t.Mapping[str, t.Any]) -> list[str]:
             remedy="Run one playbook, whose name occurs once in the command line.",
         )
     prompts = [
-        str(each) for each in options.get("vault_ids") or () if str(each).rpartition("@")[2].startswith("prompt")
+        str(vault_id)
+        for vault_id in options.get("vault_ids") or ()
+        if str(vault_id).rpartition("@")[2].startswith("prompt")
     ]
     if prompts or any(options.get(name) for name in ASKED):
         raise errors.InvalidInput(

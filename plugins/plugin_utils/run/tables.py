@@ -97,9 +97,9 @@ def change(before: str, after: str) -> str:
 def addresses(view: t.Mapping[str, t.Any]) -> str:
     """The addresses of an instance by network: servers=10.77.0.10, fd00::10; backup=10.78.0.10"""
     networks: dict[str, list[str]] = {}
-    for each in view["addresses"]:
-        networks.setdefault(each["network"], []).append(each["ip_address"])
-    return "; ".join("%s=%s" % (network, ", ".join(its)) for network, its in networks.items())
+    for address in view["addresses"]:
+        networks.setdefault(address["network"], []).append(address["ip_address"])
+    return "; ".join("%s=%s" % (network, ", ".join(ips)) for network, ips in networks.items())
 
 
 def history_table(view: t.Mapping[str, t.Any]) -> list[str]:
@@ -145,7 +145,7 @@ def history_table(view: t.Mapping[str, t.Any]) -> list[str]:
             n["event_type"],
             "",
             "",
-            _of_fault(_told(n["payload"]), said) if n["payload"].get("fault") else _told(n["payload"]),
+            _of_fault(_payload_text(n["payload"]), said) if n["payload"].get("fault") else _payload_text(n["payload"]),
         )
         for n in view["notifications"]
     ]
@@ -179,14 +179,14 @@ def _of_fault(text: str | None, faults: t.Mapping[str, str]) -> str:
 def _beginnings(notifications: t.Sequence[t.Mapping[str, t.Any]]) -> set[tuple[str, str]]:
     """Return moment and name of the notifications that came first in their moment and announce a beginning. They stand before its steps."""
     over: set[str] = set()
-    found: set[tuple[str, str]] = set()
-    for each in notifications:
-        moment, name = str(each["created_at"]), each["event_type"]
+    beginnings: set[tuple[str, str]] = set()
+    for notification in notifications:
+        moment, name = str(notification["created_at"]), notification["event_type"]
         if name.endswith(".start") and moment not in over:
-            found.add((moment, name))
+            beginnings.add((moment, name))
         else:
             over.add(moment)
-    return found
+    return beginnings
 
 
 def _order(row: tuple[t.Any, ...], begins: t.Collection[tuple[str, str]]) -> tuple[str, int]:
@@ -205,11 +205,11 @@ def _moved(move: t.Mapping[str, t.Any]) -> str:
     said = "to %s%s" % (move["dest_compute"], ", %(old_flavor)s -> %(new_flavor)s" % move if other else "")
     if move["status"] != RUNNING or "progress" not in move:
         return said
-    left = remaining({name: move["%s_bytes" % name] for name in FIELDS})
-    return "%s, %d %%%s" % (said, move["progress"], left and " (left: %s)" % left)
+    remaining_text = remaining({name: move["%s_bytes" % name] for name in FIELDS})
+    return "%s, %d %%%s" % (said, move["progress"], remaining_text and " (left: %s)" % remaining_text)
 
 
-def _told(payload: t.Mapping[str, t.Any]) -> str:
+def _payload_text(payload: t.Mapping[str, t.Any]) -> str:
     """The payload of a notification: what it says of states, or of why."""
     if "old_state" in payload:
         states = (payload["old_state"], payload["state"]), (payload["old_task_state"], payload["new_task_state"])
@@ -285,7 +285,7 @@ def _filled(value: t.Any) -> t.Any:
         }
         return {k: v for k, v in named.items() if v is not None and v != "" and v != [] and v != {}}
     if isinstance(value, (list, tuple)):
-        return [_filled(each) for each in value]
+        return [_filled(element) for element in value]
     return value
 
 

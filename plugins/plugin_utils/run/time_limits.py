@@ -39,6 +39,8 @@ def limit_of(action: host_settings.OnHost, module: str, arguments: Arguments) ->
         kind = "clear_timeout"
     if module == "instance_build" and _copies(arguments):
         kind = "copy_timeout"
+    if module == "image_relay" and arguments.get("state") == "collected":
+        kind = "copy_timeout"
     if module == "domain_power" and arguments.get("state") == "suspended":
         kind = "copy_timeout"  # memory is written to a disk
     limits = host_settings.values(action, TIME_LIMITS)
@@ -88,11 +90,11 @@ def end(processes: t.Iterable[int]) -> None:
 
 def children() -> set[int]:
     """The processes that this one started and that still run; none where /proc does not say."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            found |= {int(pid) for pid in path.read_text().split()}
-    return found
+            pids |= {int(pid) for pid in path.read_text().split()}
+    return pids
 
 
 # --- of each module ---------------------------------------------------------------------------------------------------------
@@ -102,11 +104,15 @@ _KINDS = {
     "domain_console": "report_timeout",
     "domain_info": "report_timeout",
     "storage_backend_info": "report_timeout",
+    "image_file": "copy_timeout",
     "instance_disks": "copy_timeout",
     "instance_disks_fetch": "copy_timeout",
     "instance_disks_offer": "copy_timeout",
     "instance_disks_resize": "copy_timeout",
+    "instance_disks_revert": "copy_timeout",
+    "instance_snapshot": "copy_timeout",
     "volume_lvm": "clear_timeout",
+    "volume_lvm_image": "copy_timeout",
 }
 # Likewise, of the steps of domain_migration.
 _MIGRATION_KINDS = {"describe": "report_timeout", "migrate": "copy_timeout"}

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ...module_utils.core import errors
 from ...module_utils.core.instances.request import ServerRequest
+from ...module_utils.core.networks.network import Network
 from ...module_utils.core.scheduler.columns import Fleet
 from ...module_utils.flows.boot import whatif as ledger_whatif
 from ...module_utils.flows.boot.whatif import Answer, Facts
@@ -20,7 +21,7 @@ from ...module_utils.ledger.db.transaction import Transaction
 from ..run import tables
 from ..run.ledger_action import LedgerAction
 from ..run.results import error_result
-from ..settings import boot_request, scheduler_settings, variable_names
+from ..settings import boot_request, ledger_images, scheduler_settings, variable_names
 from .whatif_report import answer_data, problems_of, whatif_lines
 
 ALL = "all"
@@ -39,6 +40,7 @@ class WhatIf:
     def __init__(self, action: LedgerAction):
         self.action = action
         self.options = action.options
+        self._networks: dict[str, Network] = {}  # of the inventory by id, where the requests may name them
 
     def answer(self) -> dict[str, t.Any]:
         """Return the result of the task. :raises InvalidRequest: the question has errors, at its variables"""
@@ -48,17 +50,17 @@ class WhatIf:
             requests = self._requests(losing is not None)
             scheduler_settings.check(self.action)
             self._check_limit(requests)
-            answers, lost, facts = self._read(requests, losing)
+            answers, losses, facts = self._read(requests, losing)
         except errors.InvalidRequest as e:
             raise self._with_variables(e) from e
         if self.options["print_table"]:
             asks_for_liveness = "ComputeFilter" in scheduler_settings.reading_of(self.action).filters
-            tables.show(self.action.ports.display, whatif_lines(answers, lost, facts, asks_for_liveness))
-        problems = problems_of(answers, lost)
+            tables.show(self.action.ports.display, whatif_lines(answers, losses, facts, asks_for_liveness))
+        problems = problems_of(answers, losses)
         result: dict[str, t.Any] = {
             "changed": False,
             "answers": [answer_data(a) for a in answers],
-            "lost": lost,
+            "lost": losses,
             "hosts_down": facts.down,
             "oldest_facts": facts.oldest,
             "fits": not problems,
@@ -106,9 +108,14 @@ class WhatIf:
                 reason="no question is asked",
                 remedy="Set bootflow_whatif_flavor, or bootflow_instances, or bootflow_whatif_n_plus_1: true.",
             )
-        return boot_request.BootRequest(
-            o, scheduler_settings.reading_of(self.action), user=self.action.context().actor
-        ).requests
+        asked = boot_request.BootRequest(
+            o,
+            scheduler_settings.reading_of(self.action),
+            user=self.action.context().actor,
+            ledger_images=ledger_images.images_of(self.action),
+        )
+        self._networks = {network.id: network for network in asked.catalogue.networks.values()}
+        return asked.requests
 
     def _one_request(self) -> list[ServerRequest]:
         o = dict(self.options)
@@ -129,7 +136,10 @@ class WhatIf:
                 o["images"] = [*o["images"], {"name": ANY_IMAGE, **stand_in}]
         o["instances"] = [entry]
         requests = boot_request.BootRequest(
-            o, scheduler_settings.reading_of(self.action), user=self.action.context().actor
+            o,
+            scheduler_settings.reading_of(self.action),
+            user=self.action.context().actor,
+            ledger_images=ledger_images.images_of(self.action),
         ).requests
         return [replace(r, image=None) for r in requests] if self.options["image"] is None else requests
 
@@ -170,18 +180,19 @@ class WhatIf:
         one = self.options["flavor"] is not None
 
         def read_fleet(tx: Transaction, needs: fleet.Needs) -> Fleet:
-            found = fleet.read(tx, usable, aggregates, host_vars, needs)
-            return ledger_whatif.as_configured(tx, found, configurations)
+            ledger_fleet = fleet.read(tx, usable, aggregates, host_vars, needs)
+            return ledger_whatif.as_configured(tx, ledger_fleet, configurations)
 
         def read(tx: Transaction) -> Answers:
             answers: list[Answer] = []
-            lost: list[dict[str, t.Any]] = []
+            losses: list[dict[str, t.Any]] = []
             if requests:
-                answers = ledger_whatif.ask(tx, requests, read_fleet, options, self.options["limit"], named=not one)
+                limit = self.options["limit"]
+                answers = ledger_whatif.ask(tx, requests, read_fleet, options, limit, not one, self._networks)
             if losing is not None:
-                lost = ledger_whatif.lose(tx, read_fleet, options, losing)
+                losses = ledger_whatif.lose(tx, read_fleet, options, losing)
             facts = ledger_whatif.facts(tx, configurations, self.options["service_down_time"])
-            return answers, lost, facts
+            return answers, losses, facts
 
         with contextlib.closing(self.action.open_ledger()) as ledger:
             return ledger.inspect(read)

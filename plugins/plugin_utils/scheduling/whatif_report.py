@@ -39,9 +39,9 @@ def answer_data(answer: Answer) -> dict[str, t.Any]:
         "flavor": answer.flavor,
         "project": answer.project,
         "count": answer.count,
-        "there": answer.there,
+        "there": answer.existing_count,
         "total": answer.total,
-        "left": answer.left,
+        "left": answer.remaining_count,
         "fits": answer.fits,
         "by_host": answer.by_host,
         "placed": answer.placed,
@@ -49,28 +49,28 @@ def answer_data(answer: Answer) -> dict[str, t.Any]:
     }
 
 
-def problems_of(answers: t.Sequence[Answer], lost: t.Sequence[Lost]) -> list[str]:
+def problems_of(answers: t.Sequence[Answer], losses: t.Sequence[Lost]) -> list[str]:
     """Return a sentence for each request, and each lost host, that does not fit."""
-    found = [
+    problems = [
         "%s: %d of flavor %s requested, %d fit." % (a.name, a.count, a.flavor, a.total) for a in answers if not a.fits
     ]
-    found += [
+    problems += [
         "%s: %d of its %d instances would find no host."
         % (h["host"], len(h["stuck"]), len(h["stuck"]) + len(h["moved"]))
-        for h in lost
+        for h in losses
         if not h["fits"]
     ]
-    return found
+    return problems
 
 
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
 def whatif_lines(
-    answers: t.Sequence[Answer], lost: t.Sequence[Lost], facts: Facts, asks_for_liveness: bool
+    answers: t.Sequence[Answer], losses: t.Sequence[Lost], facts: Facts, asks_for_liveness: bool
 ) -> list[str]:
     """Return all lines. :arg asks_for_liveness: a filter turns down hosts that are down"""
-    parts = (_question_lines(answers), _loss_lines(lost), _facts_lines(facts, asks_for_liveness))
+    parts = (_question_lines(answers), _loss_lines(losses), _facts_lines(facts, asks_for_liveness))
     return "\n\n".join("\n".join(p) for p in parts if p).split("\n")
 
 
@@ -81,7 +81,10 @@ def _question_lines(answers: t.Sequence[Answer]) -> list[str]:
     head = ("REQUEST", "FLAVOR", "COUNT", "FIT", "FITS", "LEFT AFTER IT")
     lines += tables.table(
         head,
-        [(a.name, a.flavor, a.count, _number(a, a.total), "yes" if a.fits else "no", a.left) for a in answers],
+        [
+            (a.name, a.flavor, a.count, _number(a, a.total), "yes" if a.fits else "no", a.remaining_count)
+            for a in answers
+        ],
     )
     for answer in answers:
         lines += _answer_lines(answer)
@@ -90,12 +93,14 @@ def _question_lines(answers: t.Sequence[Answer]) -> list[str]:
 
 def _answer_lines(answer: Answer) -> list[str]:
     lines = ["", "%s (%s): %s more fit" % (answer.name, answer.flavor, _number(answer, answer.total))]
-    if answer.there:
-        lines.append("  %d of the requested instances already have a host" % answer.there)
+    if answer.existing_count:
+        lines.append("  %d of the requested instances already have a host" % answer.existing_count)
     if answer.by_host:
-        its = {(p["host"], p["node"]): p["count"] for p in answer.placed}
+        count_by_place = {(p["host"], p["node"]): p["count"] for p in answer.placed}
         shown = sorted(answer.by_host, key=lambda h: (-h["count"], h["host"], h["node"]))
-        rows = [(_place(h), h["count"], its.get((h["host"], h["node"])) or "-") for h in shown[:HOSTS_PRINTED]]
+        rows = [
+            (_place(h), h["count"], count_by_place.get((h["host"], h["node"])) or "-") for h in shown[:HOSTS_PRINTED]
+        ]
         lines += ["  " + line for line in tables.table(("HOST", "FIT", "WOULD TAKE"), rows)]
         lines += _more(shown, "with room")
     if answer.stopped_by is not None:
@@ -110,16 +115,16 @@ def _number(answer: Answer, number: int) -> str:
     return str(number) if answer.stopped_by is not None else "%d (the limit)" % number
 
 
-def _loss_lines(lost: t.Sequence[Lost]) -> list[str]:
-    if not lost:
+def _loss_lines(losses: t.Sequence[Lost]) -> list[str]:
+    if not losses:
         return []
     lines = ["If one of these hosts were lost (nothing is touched):"]
     rows = [
         (h["host"], len(h["moved"]) + len(h["stuck"]), "yes" if h["fits"] else "no, %d stuck" % len(h["stuck"]))
-        for h in lost
+        for h in losses
     ]
     lines += tables.table(("HOST", "INSTANCES", "ROOM ELSEWHERE"), rows)
-    for host in lost:
+    for host in losses:
         stuck = host["stuck"]
         if stuck:
             lines += ["", "%s:" % host["host"]]

@@ -10,6 +10,7 @@ import os
 import typing as t
 
 from ...module_utils.core.errors import InvalidInput
+from ...module_utils.core.images.resolve import LedgerImages
 from ...module_utils.core.instances import quotas
 from ...module_utils.core.instances.request import ServerRequest
 from ...module_utils.core.networks.network import Network
@@ -33,11 +34,13 @@ class BootRequest:
         zones: t.Collection[str] | None = None,
         user: str = "",
         follows_file: bool | None = None,
+        ledger_images: LedgerImages | None = None,
     ):
         """:arg reading: what the scheduler reads; by default from its settings among the options. Without these, hints are
             not checked against filters.
         :arg zones: the availability zones that exist; None: any may be requested.
         :arg user: who runs the playbook.
+        :arg ledger_images: images of the ledger that entries may name.
         :arg follows_file: the playbook apply reads it, which has fields that a boot refuses. None: as ``follow_file`` of the options says
         """
         self.options = options
@@ -49,6 +52,7 @@ class BootRequest:
             options["server_groups"],
             options["pci_alias"],
             default_project=options["project"],
+            ledger_images=ledger_images,
         )
         problems = Problems()
         with problems.collect("server_groups"):
@@ -95,7 +99,7 @@ class BootRequest:
             networks=by_name,
             max_local_block_devices=self.options["max_local_block_devices"],
             short_domain_names=self.options["domain_names"] == SHORT_NAMES,
-            follow=bool(self.options.get("follow_file")),
+            keep_built_instances=bool(self.options.get("follow_file")),
         )
 
     def refuse_fields_of_apply(self) -> None:
@@ -116,6 +120,12 @@ class BootRequest:
                     ),
                 )
         problems.raise_if_any()
+
+    def image_ids(self) -> set[str]:
+        """The ids of all images that entries name."""
+        images = [i for r in self.requests for i in (r.image, r.root_image) if i is not None]
+        devices = [d for r in self.requests for d in r.block_device_mapping if d.source_type == "image" and d.uuid]
+        return {image.id for image in images} | {str(device.uuid) for device in devices}
 
     def check_image_files(self) -> None:
         """:raises InvalidRequest: images whose file is not on the controller."""

@@ -39,7 +39,9 @@ def accept_options(action: LedgerAction, request: BootRequest) -> AcceptOptions:
     if made:
         volume_settings.check(action)
     volumes = BootVolumeOptions(
-        settings=volume_settings.of(action.options) if made else None,
+        settings=volume_settings.read_options(action.options, request.catalogue.ledger_images, sees_all_images=True)
+        if made
+        else None,
         cross_az_attach=action.options["cross_az_attach"],
         pci_aliases=request.catalogue.pci_aliases,
         filters=request.filters,

@@ -10,28 +10,61 @@ import typing as t
 
 from ...module_utils.ledger.compute import nodes
 from ...module_utils.ledger.db.transaction import Transaction
-from ..run import host_settings, host_variables
+from ..run import host_settings
 from ..run.ledger_action import LedgerAction
+from ..run.stage_results import StageResults
 
-# As playbooks register the task compute_report.
-REPORTED = "bootflow_reported"
+REPORT, SILENCE = "report", "silence"  # results of compute_report: of hosts that answered, or why a host did not
+OF_FACTS = ("compute_node", "configuration")  # large fields of a report, which the ledger has
+
+
+def results_of(action: LedgerAction) -> StageResults:
+    """Return the reports of this run, in the folder of the run."""
+    return StageResults(action, "compute_report")
+
+
+def leave(action: LedgerAction, host: str, report: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Leave a report for later stages. Returns the part of it that its task returns."""
+    results = results_of(action)
+    stage, other = (REPORT, SILENCE) if report["reported"] else (SILENCE, REPORT)
+    kept_report = {"reported": report["reported"], "error": report.get("error")}
+    if report.get("compute_node"):
+        kept_report["instances"] = sorted(instances_in(report))
+    if action.check_mode:  # otherwise the ledger has them
+        kept_report["compute_node"] = report.get("compute_node")
+    results.remove(other, host)
+    results.leave(stage, host, kept_report)
+    return {name: value for name, value in report.items() if name not in OF_FACTS}
+
+
+def report_of(action: LedgerAction, host: str) -> t.Mapping[str, t.Any]:
+    """Return the report of ``host`` in this run, or why it did not answer; empty if it was not asked."""
+    results = results_of(action)
+    return results.read(REPORT, host) or results.read(SILENCE, host) or {}
 
 
 def of_this_run(action: LedgerAction) -> dict[str, t.Mapping[str, t.Any]]:
-    """host -> what it reported in this playbook, or why it did not; hosts that were not asked are left out."""
-    found = host_variables.results(action.task_vars["hostvars"], action.compute_hosts(), REPORTED)
-    return {h: report for h, report in found.items() if report.get("reported") or report.get("error")}
+    """Return the reports of this run by their hosts, or why a host did not answer; hosts that were not asked are left out."""
+    results = results_of(action)
+    asked = {*results.hosts(REPORT), *results.hosts(SILENCE)}
+    return {host: report_of(action, host) for host in action.compute_hosts() if host in asked}
+
+
+def silences(action: LedgerAction) -> dict[str, t.Mapping[str, t.Any]]:
+    """Return the hosts that did not answer in this run, with the errors."""
+    results = results_of(action)
+    return {host: results.read(SILENCE, host)["error"] for host in results.hosts(SILENCE)}
 
 
 def instances_in(report: t.Mapping[str, t.Any]) -> set[str]:
     """Return the UUIDs for which a host reported a domain, a folder or logical volumes, less instances removed from it after that."""
     node = report.get("compute_node") or {}
-    found = {
+    uuids = {
         *(d["uuid"] for d in node.get("domains") or ()),
         *(node.get("instance_folders") or ()),
         *(node.get("instance_volumes") or ()),
     }
-    return found.difference(report.get("cleaned") or ())
+    return uuids.difference(report.get("cleaned") or ())
 
 
 def warn_of_emulation(action: LedgerAction, reasons: t.Mapping[str, str]) -> None:
@@ -41,12 +74,13 @@ def warn_of_emulation(action: LedgerAction, reasons: t.Mapping[str, str]) -> Non
     from ...module_utils.flows.instances.operation import some  # of few hosts
     from ...module_utils.ledger.compute import hypervisors
 
-    remedy = "Enable virtualization in its firmware, or set bootflow_virt_type to qemu if that is meant."
     hosts: dict[str, list[str]] = {}
     for host in sorted(reasons):
         hosts.setdefault(reasons[host], []).append(host)
     for reason, names in hosts.items():
-        action._display.warning("%s: %s. %s" % (some(names), hypervisors.EMULATED % reason, remedy))
+        action._display.warning(
+            "%s: %s. %s" % (some(names), hypervisors.EMULATED % reason, hypervisors.remedy_of_emulation(reason))
+        )
 
 
 def warn_of_guest_content(action: LedgerAction, host: str, reasons: t.Sequence[str]) -> None:
@@ -59,7 +93,7 @@ def warn_of_guest_content(action: LedgerAction, host: str, reasons: t.Sequence[s
 def warn_of_placements(action: LedgerAction, reasons: t.Mapping[str, str]) -> None:
     """Warn of chosen hosts whose guests run without KVM, except hosts that reported in this playbook: their reports warned."""
     if reasons:
-        reported = of_this_run(action)
+        reported = set(results_of(action).hosts(REPORT))
         warn_of_emulation(action, {host: reason for host, reason in reasons.items() if host not in reported})
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from ...module_utils.core import errors
+from ...module_utils.core.disks.image_urls import host_and_path, local_source
 from ...module_utils.core.model import Image
 from ...module_utils.core.reading.setting import Values
 from ...module_utils.core.settings.run import TIME_LIMITS
@@ -50,16 +51,20 @@ def file_missing(image: Image) -> errors.BootflowError:
     return errors.ImageUnacceptable(
         image_id=image.name,
         reason="the file %s is not on the controller" % os.path.expanduser(image.path),
-        remedy="Correct its path in bootflow_images.",
+        remedy="Correct its path in bootflow_images. If it is an image of the ledger, its store has lost the file: delete it, and import it again.",
     )
 
 
-def module_image(image: Image, local: bool) -> dict[str, t.Any]:
-    """An element of the host-side modules' option ``images``."""
+def module_image(image: Image, local: bool, host: str) -> dict[str, t.Any]:
+    """An element of the host-side modules' option ``images``.
+
+    :arg local: the host is the controller. :arg host: its name; files of its stores are read there
+    """
+    store_host, path = host_and_path(image.url)
     return {
         "id": image.id,
         "name": image.name,
-        "url": image.url or None,
+        "url": local_source(path) if store_host and store_host == host else image.url or None,
         "path_on_host": os.path.expanduser(image.path) if image.path and local else None,
         "checksum": image.checksum or None,
         "version": _version(image),
@@ -77,8 +82,8 @@ def _version(image: Image) -> str:
     with contextlib.suppress(OSError):
         if image.path:
             path = os.path.expanduser(image.path)
-            found = os.stat(path)
-            return json.dumps([path, found.st_size, found.st_mtime_ns])
+            status = os.stat(path)
+            return json.dumps([path, status.st_size, status.st_mtime_ns])
     return ""
 
 
@@ -112,6 +117,7 @@ def upload(action: LedgerAction, image: Image) -> str:
     """Copy the controller's file to the current host. Returns its path there.
 
     :raises ImageUnacceptable: it is not on the controller. :raises HostUnreachable: :raises ImageDownloadFailed:
+    :raises DiskFull: Ansible's folder has no room for it; nothing was written.
     """
     host = action.task_vars["inventory_hostname"]
     source = os.path.expanduser(image.path)
@@ -128,7 +134,7 @@ def upload(action: LedgerAction, image: Image) -> str:
                 tidy = _removal_of_dead_copies(shell.get_option("remote_tmp"), limits)
                 if _copied_at_once(action, source, name, tidy):
                     return posixpath.join(shell.tmpdir, name)
-                action._low_level_execute_command(tidy, sudoable=False)
+                _check_room(action, shell.get_option("remote_tmp"), tidy, source)
                 shell.tmpdir = _temporary_folder(action)
             target = posixpath.join(shell.tmpdir, name)
             action._transfer_file(source, target)
@@ -149,6 +155,22 @@ def _removal_of_dead_copies(place: str, limits: Values) -> str:
         'find "$( echo %s )/" -mindepth 2 -maxdepth 2 -type f -path "*/ansible-tmp-*/image-*" -mmin +%d -delete 2> /dev/null'
         % (place, minutes)
     )
+
+
+def _check_room(action: LedgerAction, place: str, before: str, source: str) -> None:
+    """:arg place: where Ansible's folders are. :arg before: a command for the same session.
+
+    :raises DiskFull: the file system there has no room for the file.
+    """
+    size = os.path.getsize(source)
+    command = 'd="$( echo %s )"; while [ ! -d "$d" ]; do d="$( dirname "$d" )"; done; df -Pk "$d"' % place
+    answer = action._low_level_execute_command("%s; %s" % (before, command), sudoable=False)
+    with contextlib.suppress(ValueError, IndexError):  # a host without df: the copy shows it
+        free = int(str(answer["stdout"]).splitlines()[-1].split()[3]) * 1024
+        if size > free:
+            host = action.task_vars["inventory_hostname"]
+            reason = "image %s needs %d MiB there on its way, and %d MiB are free" % (source, size >> 20, free >> 20)
+            raise errors.DiskFull(host=host, path=place, reason=reason)
 
 
 def _copied_at_once(action: LedgerAction, source: str, name: str, before: str) -> bool:

@@ -43,24 +43,24 @@ class OtherInventories:
 
     def names(self) -> set[str]:
         """Names of hosts and groups, and addresses of hosts, in the form of :func:`fold`."""
-        found: set[str] = set()
+        names: set[str] = set()
         for inventory in self._read:
-            found.update(map(fold, (*inventory.hosts, *inventory.groups)))
+            names.update(map(fold, (*inventory.hosts, *inventory.groups)))
             for host in inventory.hosts.values():
                 if "bootflow_instance" not in host.vars:
                     addresses = (host.vars.get(name) for name in ("ansible_host", "ansible_ssh_host"))
-                    found.update(fold(str(address)) for address in addresses if address)
-        return found
+                    names.update(fold(str(address)) for address in addresses if address)
+        return names
 
     def names_closed_to_guests(self) -> set[str]:
         """Names of hosts, and of groups that have hosts other than guests, in the form of :func:`fold`."""
-        found: set[str] = set()
+        names: set[str] = set()
         for inventory in self._read:
-            found.update(map(fold, inventory.hosts))
+            names.update(map(fold, inventory.hosts))
             for name, group in inventory.groups.items():
                 if any("bootflow_instance" not in host.vars for host in group.get_hosts()):
-                    found.add(fold(name))
-        return found
+                    names.add(fold(name))
+        return names
 
 
 def _names_of(loader: t.Any, sources: list[str], warn: t.Callable[[str], None]) -> t.Any:
@@ -77,14 +77,14 @@ def _names_of(loader: t.Any, sources: list[str], warn: t.Callable[[str], None]) 
 
 def _later(path: str) -> list[str]:
     """The sources that Ansible reads after a file, as it finds them in folders."""
-    found: list[str] = []
+    sources: list[str] = []
     seen = False
     for source in _sources():
         if seen:
-            found.append(source)
+            sources.append(source)
             continue
-        seen, found = _after(source if "," in source else unfrackpath(source, follow=False), path)
-    return found
+        seen, sources = _after(source if "," in source else unfrackpath(source, follow=False), path)
+    return sources
 
 
 def _after(source: str, path: str) -> tuple[bool, list[str]]:
@@ -95,9 +95,9 @@ def _after(source: str, path: str) -> tuple[bool, list[str]]:
         return False, []
     names = sorted(name for name in os.listdir(source) if not IGNORED.search(os.fsencode(name)))
     for i, name in enumerate(names):
-        inside, found = _after(os.path.join(source, name), path)
+        inside, files = _after(os.path.join(source, name), path)
         if inside:
-            return True, found + [os.path.join(source, other) for other in names[i + 1 :]]
+            return True, files + [os.path.join(source, other) for other in names[i + 1 :]]
     return False, []
 
 

@@ -33,7 +33,7 @@ def wanted(
     return cold.Wanted(
         selection,
         frozenset(hosts),
-        {h: HOST.of(variables[h]).disk_backend for h in hosts},
+        {h: HOST.read(variables[h]).disk_backend for h in hosts},
         flavor,
         flavors or {},
         pci_aliases,

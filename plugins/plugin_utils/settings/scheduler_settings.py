@@ -106,10 +106,10 @@ def settings_of_users(action: LedgerAction) -> tuple[Setting, ...]:
     """Return the settings that the user's own filters declare; none where one of their files cannot be loaded, which check() reports."""
     given = SCHEDULER.named("filter_dirs").read(action.variable("bootflow_filter_dirs"))
     try:
-        found = load_user_classes(filter_dirs(action) if given is None else given)
+        classes = load_user_classes(filter_dirs(action) if given is None else given)
     except errors.InvalidInput:
         return ()
-    return declared(cls for cls, _path in found.values())
+    return declared(cls for cls, _path in classes.values())
 
 
 def _hosts_of(action: LedgerAction, names: t.Iterable[str]) -> tuple[str, ...]:
@@ -156,20 +156,20 @@ def has_own_filters(enabled: t.Iterable[str]) -> bool:
 def unread(action: LedgerAction, aggregates: t.Iterable[Aggregate]) -> list[str]:
     """A sentence for each setting of filters and weighers that are not enabled."""
     options = scheduler_options(action, now=0.0)
-    found = reading(options)
+    scheduler_reading = reading(options)
     own = {name: cls for name, (cls, _path) in user_classes(options).items()}
     filters: dict[str, type] = {cls.name: cls for cls in registry.BUILTIN_FILTERS}
     filters.update((name, cls) for name, cls in own.items() if not registry.is_weigher(cls))
     weighers: dict[str, type] = {cls.name: cls for cls in registry.BUILTIN_WEIGHERS}
     weighers.update((name, cls) for name, cls in own.items() if registry.is_weigher(cls))
-    different = {id(each): each for each in variables_of_hosts(action).values()}.values()
-    of_hosts = {name for each in different for name in each}
+    different = {id(variables): variables for variables in variables_of_hosts(action).values()}.values()
+    of_hosts = {name for variables in different for name in variables}
     given = {name for name in of_hosts if name not in action.task_vars}
     for name, value in action.task_vars.items():  # without hostvars, which reads the variables of all hosts to compare
         if name.startswith(PREFIX) and value not in (None, "", [], {}):
             given.add(name)
     given |= {PREFIX + name for name, value in action._task.args.items() if value not in (None, "", [], {})}
-    enabled = (*found.filters, *found.weighers)
+    enabled = (*scheduler_reading.filters, *scheduler_reading.weighers)
     return unread_settings(given, options.multipliers, aggregates, filters, weighers, enabled, set(enabled) & set(own))
 
 
@@ -192,24 +192,24 @@ def configurations(action: LedgerAction) -> dict[str, dict[str, t.Any]]:
     problems.raise_if_any()
     default = action.options["default_availability_zone"]
     read: dict[tuple[int, str], dict[str, t.Any]] = {}  # once for hosts with the same variables in the same zone
-    found = {}
-    for host, its in variables.items():
+    columns_by_host = {}
+    for host, host_vars in variables.items():
         zone = zones.get(host, default)
-        settings = read.get((id(its), zone))
+        settings = read.get((id(host_vars), zone))
         if settings is None:
-            settings = {"availability_zone": zone, **host_settings.configuration(its, host)}
-            read[id(its), zone] = settings
-        found[host] = settings
-    return found
+            settings = {"availability_zone": zone, **host_settings.configuration(host_vars, host)}
+            read[id(host_vars), zone] = settings
+        columns_by_host[host] = settings
+    return columns_by_host
 
 
 def zones(action: LedgerAction) -> frozenset[str] | None:
     """The availability zones of the compute hosts; None where a setting of theirs is wrong, which check() reports."""
     try:
-        found = configurations(action)
+        columns_by_host = configurations(action)
     except errors.InvalidRequest:
         return None
-    return frozenset(z.strip() for c in found.values() for z in str(c["availability_zone"]).split(","))
+    return frozenset(z.strip() for c in columns_by_host.values() for z in str(c["availability_zone"]).split(","))
 
 
 def aggregates_of(action: LedgerAction) -> dict[str, tuple[Aggregate, ...]]:
@@ -225,12 +225,12 @@ def aggregates_of(action: LedgerAction) -> dict[str, tuple[Aggregate, ...]]:
 
 def variables_of_hosts(action: LedgerAction) -> dict[str, host_variables.Variables]:
     """Compute host -> its settings, see host_variables.settings_of(); read once a task."""
-    found: dict[str, host_variables.Variables] | None = action.__dict__.get("_host_variables")
-    if found is None:
-        found = action.__dict__["_host_variables"] = host_variables.settings_of(
+    variables_by_host: dict[str, host_variables.Variables] | None = action.__dict__.get("_host_variables")
+    if variables_by_host is None:
+        variables_by_host = action.__dict__["_host_variables"] = host_variables.settings_of(
             action.task_vars["hostvars"], action.compute_hosts()
         )
-    return found
+    return variables_by_host
 
 
 def vars_for_filters(action: LedgerAction) -> dict[str, t.Any]:
@@ -247,12 +247,12 @@ def _read_aggregates(
     data = action.options.get("aggregates")
     if not data:
         return ()
-    distinct = {id(its): its for its in variables.values()}
-    zones = {number: its.get("bootflow_availability_zone") for number, its in distinct.items()}
+    distinct = {id(host_vars): host_vars for host_vars in variables.values()}
+    zones = {number: host_vars.get("bootflow_availability_zone") for number, host_vars in distinct.items()}
     return read_aggregates(
         data,
         variables,
         action.task_vars.get("groups") or {},
-        {h: str(zones[id(its)]) for h, its in variables.items() if zones[id(its)] is not None},
+        {h: str(zones[id(host_vars)]) for h, host_vars in variables.items() if zones[id(host_vars)] is not None},
         problems,
     )

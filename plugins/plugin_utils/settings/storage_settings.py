@@ -37,9 +37,9 @@ def backends(variables: t.Mapping[str, t.Any], host: str) -> list[dict[str, t.An
     :raises InvalidRequest: all errors, the paths beginning with the host.
     """
     problems = Problems()
-    found = _read(variables, host, problems)
+    host_backends = _read(variables, host, problems)
     problems.raise_if_any()
-    return found
+    return host_backends
 
 
 def of_host(action: host_settings.OnHost, host: str) -> list[dict[str, t.Any]]:
@@ -53,14 +53,14 @@ def check(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str], problems: Pro
         _read(host_variables.of_host(hostvars, host), host, problems)
 
 
-def of(action: host_settings.OnHost) -> Values:
+def read_current_host(action: host_settings.OnHost) -> Values:
     """The settings of the current storage host."""
     return host_settings.values(action, STORAGE)
 
 
 def workers(action: host_settings.OnHost, volumes: int) -> int:
     """Return how many volumes the current host copies or wipes at once; 0 for all."""
-    return host_settings.at_once(of(action).max_concurrent_volumes, volumes)
+    return host_settings.at_once(read_current_host(action).max_concurrent_volumes, volumes)
 
 
 def lvm_arguments(configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -89,11 +89,11 @@ def _read(variables: t.Mapping[str, t.Any], host: str, problems: Problems) -> li
                 % BACKENDS,
             ),
         )
-    found: list[dict[str, t.Any]] = []
+    host_backends: list[dict[str, t.Any]] = []
     for fields in entries:
         backend = _backend(fields, variables, host)
         fields.unknown()
-        for other in found:
+        for other in host_backends:
             if backend["name"] and backend["name"] == other["name"]:
                 fields.wrong("name", "%r is used twice" % backend["name"], "Give each backend a name of its own.")
             elif _room(backend) == _room(other):
@@ -103,8 +103,8 @@ def _read(variables: t.Mapping[str, t.Any], host: str, problems: Problems) -> li
                     % (backend["name"], other["name"]),
                     "Give each backend a volume group, or a thin pool, of its own.",
                 )
-        found.append(backend)
-    return found
+        host_backends.append(backend)
+    return host_backends
 
 
 def _room(backend: t.Mapping[str, t.Any]) -> tuple[str, str]:
@@ -112,18 +112,18 @@ def _room(backend: t.Mapping[str, t.Any]) -> tuple[str, str]:
 
 
 def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
-    found = {}
+    values = {}
     for setting in BACKEND:
-        found[setting.name] = setting.default
+        values[setting.name] = setting.default
         value = fields.raw(setting.name)
         if setting.required and value is None:
             fields.wrong(setting.name, "is missing", "Add %s." % setting.name)
         with fields.problems.collect(fields.at(setting.name)):
-            found[setting.name] = setting.read(value, called=setting.name)
-    del found["devices"]  # the role storage_host reads it
-    name = found["name"] = found["name"] or ""
-    thin = found["provisioning"] == THIN
-    if found["volume_clear"] == names.DISCARD and not thin:
+            values[setting.name] = setting.read(value, called=setting.name)
+    del values["devices"]  # the role storage_host reads it
+    name = values["name"] = values["name"] or ""
+    thin = values["provisioning"] == THIN
+    if values["volume_clear"] == names.DISCARD and not thin:
         fields.wrong(
             "volume_clear",
             "discard does not clear thick volumes: many devices return the old data afterwards",
@@ -131,18 +131,18 @@ def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> dic
         )
     if not thin:
         refused = "is set, but provisioning is thick"
-        fields.refuse("thin_pool", bool(found["thin_pool"]), refused, "Set provisioning: thin, or leave it out.")
-    pool = found["volume_backend_name"] or name or "pool"
+        fields.refuse("thin_pool", bool(values["thin_pool"]), refused, "Set provisioning: thin, or leave it out.")
+    pool = values["volume_backend_name"] or name or "pool"
     zone = variables.get("bootflow_availability_zone")
-    found.update(
+    values.update(
         pool=pool,
         pool_host=append_host("%s@%s" % (host, name), pool),
         volume_backend_name=pool,
-        thin_pool=(found["thin_pool"] or "%s-pool" % found["volume_group"]) if thin else "",
-        availability_zone=found["availability_zone"] or (str(zone) if zone is not None else "nova"),
-        portals=list(found["portals"]) or _portals(fields, variables, host),
+        thin_pool=(values["thin_pool"] or "%s-pool" % values["volume_group"]) if thin else "",
+        availability_zone=values["availability_zone"] or (str(zone) if zone is not None else "nova"),
+        portals=list(values["portals"]) or _portals(fields, variables, host),
     )
-    return found
+    return values
 
 
 def _portals(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> list[str]:

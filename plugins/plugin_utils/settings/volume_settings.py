@@ -14,6 +14,7 @@ import re
 import typing as t
 
 from ...module_utils.core import errors
+from ...module_utils.core.images.resolve import LedgerImages
 from ...module_utils.core.instances import quotas as instance_quotas
 from ...module_utils.core.model import Image
 from ...module_utils.core.reading.limits import is_volume_resource
@@ -92,15 +93,21 @@ def scheduler_options(
     )
 
 
-def of(o: t.Mapping[str, t.Any]) -> VolumeSettings:
-    """Return the settings that the ledger reads requests with. :raises InvalidRequest: all errors of the types, images and names of quotas."""
+def read_options(
+    o: t.Mapping[str, t.Any], ledger_images: LedgerImages | None = None, sees_all_images: bool = False
+) -> VolumeSettings:
+    """Return the settings that the ledger reads requests with.
+
+    :arg ledger_images: images of the ledger that requests may name. :arg sees_all_images: whether the images were looked up before, by projects
+    :raises InvalidRequest: all errors of the types, images and names of quotas.
+    """
     problems = Problems()
     types = _volume_types(o, problems)
     _check_quota_words(o["quotas"], problems)
     problems.raise_if_any()
     return VolumeSettings(
         types=types,
-        image=_images(o),
+        image=_images(o, ledger_images, None if sees_all_images else o["project"]),
         options=CreateOptions(
             default_volume_type=o["default_volume_type"] or None,
             storage_availability_zone=o["storage_availability_zone"],
@@ -147,8 +154,8 @@ def told_in_order() -> t.Iterator[None]:
 
 
 def _entry_of(error: t.Mapping[str, t.Any]) -> tuple[int, int]:
-    found = _ENTRY.match(str(error.get("path") or ""))
-    return (0, int(found.group(1))) if found else (1, 0)
+    match = _ENTRY.match(str(error.get("path") or ""))
+    return (0, int(match.group(1))) if match else (1, 0)
 
 
 def _check_quota_words(given: t.Any, problems: Problems) -> None:
@@ -177,5 +184,8 @@ def _volume_types(o: t.Mapping[str, t.Any], problems: Problems) -> VolumeTypes:
         return VolumeTypes()
 
 
-def _images(o: t.Mapping[str, t.Any]) -> t.Callable[[str], Image]:
-    return catalogue_module.parse_catalogue(None, o["images"], None, None).image
+def _images(
+    o: t.Mapping[str, t.Any], ledger_images: LedgerImages | None = None, project: str | None = None
+) -> t.Callable[[str], Image]:
+    catalogue = catalogue_module.parse_catalogue(None, o["images"], None, None, ledger_images=ledger_images)
+    return lambda word: catalogue.image(word, project)

@@ -22,12 +22,13 @@ from ...module_utils.ledger.storage import attachments
 from ..run import host_settings, tables
 from ..run.ledger_action import LedgerAction
 from ..run.run_lease import TRUSTED
+from ..run.stage_results import CONTROLLER, StageResults
 from ..settings import variable_names
 
 NOTICED = 1.0  # second by which clocks differ
 
 
-class _Found(t.NamedTuple):
+class _LedgerState(t.NamedTuple):
     """A ledger as the first task of a playbook finds it; of one that has to be upgraded only what is to be done."""
 
     todo: list[dict[str, str]]
@@ -39,14 +40,16 @@ class _Found(t.NamedTuple):
     ahead: float = 0.0  # see clocks.ahead()
 
 
-def _found(tx: Transaction, url: str) -> _Found:
+def _read_state(tx: Transaction, url: str) -> _LedgerState:
     ahead = clocks.ahead(tx)
     todo = runner.plan(tx, url)
     if todo:
-        return _Found(todo, runner.current_revision(tx), ahead=ahead)
+        return _LedgerState(todo, runner.current_revision(tx), ahead=ahead)
     complete = runner.check_complete(tx, url)
     held = dead_runs.hosts_to_ask(tx).union(attachments.hosts_to_clean_first(tx))
-    return _Found(todo, runner.HEAD, complete, complete and commits.any_old(tx), frozenset(held), ledger_id(tx), ahead)
+    return _LedgerState(
+        todo, runner.HEAD, complete, complete and commits.any_old(tx), frozenset(held), ledger_id(tx), ahead
+    )
 
 
 def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
@@ -59,7 +62,7 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
     action.ports.remember_database(action.options["ledger_url"])
     shown = str(action.options["ledger_url"])
     before = its_id = None
-    clean_first: list[str] = []
+    ask: list[str] = []
     if use_reserve and _of_file(action, sqlite_file.use_reserve):
         action.ports.display.warning(
             "The disk of the ledger is full: its reserve of %d MiB was given up for this run. Free space there."
@@ -73,32 +76,34 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
             raise
         todo = runner.plan_of_new()
     else:
-        found = ledger.inspect(_found, shown)
-        _check_clock(action, found.ahead)
-        todo, before = found.todo, found.revision
+        state = ledger.inspect(_read_state, shown)
+        _check_clock(action, state.ahead)
+        todo, before = state.todo, state.revision
         if not action.check_mode:
-            if not found.complete:
+            if not state.complete:
                 applied = ledger.migrate()
                 todo = [step for step in todo if step["revision"] in applied]
-                found = ledger.inspect(_found, shown)
+                state = ledger.inspect(_read_state, shown)
             _of_file(action, sqlite_file.keep_reserve)
-            if found.old_marks:
+            if state.old_marks:
                 ledger.transact(commits.forget_old)
-            clean_first = [host for host in action.within_limit(action.compute_hosts()) if host in found.held]
+            ask = [host for host in action.within_limit(action.compute_hosts()) if host in state.held]
         if not (action.check_mode and todo):
-            its_id = found.id
+            its_id = state.id
         ledger.close()
     after = runner.HEAD
     if action.options["print_table"] and (todo or action.options.get("print_revision")):
         tables.show(action.ports.display, _lines(shown, before, after, todo, action.check_mode))
+    limit = list(action.task_vars["ansible_play_hosts_all"]) if action.options["run_limit"] else None
+    StageResults(action, "ledger").leave("open", CONTROLLER, {"ask": ask, "run_limit": limit})
     return {
         "changed": bool(todo),
         "ledger_id": its_id,
         "revision": after,
         "applied": [step["revision"] for step in todo],
         "plan": todo,
-        "clean_first": clean_first,
-        "run_limit": list(action.task_vars["ansible_play_hosts_all"]) if action.options["run_limit"] else None,
+        "ask": ask,
+        "run_limit": limit,
         "diff": {
             "before": "revision: %s\n" % before,
             "after": "revision: %s\n" % after,

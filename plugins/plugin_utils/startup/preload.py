@@ -41,9 +41,9 @@ def action(name: str) -> str:
 
 def load_action_after_the_first() -> None:
     """Load the action that follows FIRST in the playbook of this run, if that is one of this collection."""
-    name = next((playbook_of_this_run.own_name(each) for each in playbook_of_this_run.playbooks()), "")
+    name = next((playbook_of_this_run.own_name(playbook) for playbook in playbook_of_this_run.playbooks()), "")
     if name:
-        following = next((each for each in _actions(name + ".yml") if each not in FIRST), None)
+        following = next((action_name for action_name in _actions(name + ".yml") if action_name not in FIRST), None)
         if following is not None:
             load(action(following))
 
@@ -63,14 +63,14 @@ def _actions(playbook: str) -> t.Iterator[str]:
 def _load_wanted() -> None:
     wanted = _wanted[:]
     _wanted.clear()  # what these want in turn is for the next fork; what is left of them is needed at once
-    for each in wanted:
+    for target in wanted:
         if _a_child_ended():
             break
-        if isinstance(each, str):
-            optional_import(each)
+        if isinstance(target, str):
+            optional_import(target)
         else:
             with contextlib.suppress(Exception):  # an error is seen where the module is used
-                each()
+                target()
 
 
 def _a_child_ended() -> bool:

@@ -75,7 +75,7 @@ def built(
         return None
     if constants.config.get_config_value("PYTHON_MODULE_RLIMIT_NOFILE", variables=dict(task_vars)):
         return None
-    program = _ready.get(module) or _kept(module)
+    program = _ready.get(module) or _read_stored_program(module)
     if program is None or (program.startswith(b"#web") and may_read_the_web(arguments)):
         return None
     text = program + b"ARGUMENTS = %r\n" % _as_json(arguments) + START.encode()
@@ -102,7 +102,7 @@ def without(action: ActionBase) -> t.Iterator[None]:
 
 def make_ready(module: str) -> None:
     """Have the program of a module (its FQCN) in memory, for the workers that Ansible forks from this process: each would take 5 ms to find it."""
-    program = _kept(module)
+    program = _read_stored_program(module)
     if program is not None:
         _ready[module] = program
 
@@ -129,18 +129,18 @@ def _as_json(arguments: t.Mapping[str, t.Any]) -> bytes:
     return json.dumps(arguments, cls=get_module_encoder(PROFILE, Direction.CONTROLLER_TO_MODULE)).encode()
 
 
-def _kept(module: str) -> bytes | None:
+def _read_stored_program(module: str) -> bytes | None:
     """The program of a module that an earlier run packed, all but its arguments."""
     path = packed_modules.path_of(module)
     if path is None:
         return None
-    kept = path.with_name(path.name + SUFFIX)
-    program = packed_modules.read(kept)
+    program_path = path.with_name(path.name + SUFFIX)
+    program = packed_modules.read(program_path)
     if program is None:
         packed = packed_modules.read(path)
         program = None if packed is None else program_of(module, packed)
         if program is not None:
-            packed_modules.write(kept, program)
+            packed_modules.write(program_path, program)
     return program
 
 

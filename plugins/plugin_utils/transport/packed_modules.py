@@ -52,7 +52,7 @@ UNCHECKED_HASH = (1).to_bytes(4, "little")  # the flags of a .pyc that is not co
 
 
 @contextlib.contextmanager
-def kept(module: str) -> t.Iterator[None]:
+def reuse_packed_module(module: str) -> t.Iterator[None]:
     """Have ``module`` (its FQCN) packed before it runs in the block, if an earlier run packed it, and keep it afterwards."""
     pattern = _pattern(module)
     of_run = Path(constants.DEFAULT_LOCAL_TMP) / CACHE_OF_RUN
@@ -185,17 +185,17 @@ def _folder() -> Path | None:
 
 def _only_ours(folder: Path) -> bool:
     """Whether no other user can put a file there, which would run on the hosts."""
-    found = folder.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
 def _state() -> str:
     """A digest of all that a packed module depends on: names, times and sizes of the files, and who packs them."""
     digest = hashlib.sha256(repr((ansible_version, sys.version_info, str(PLUGINS))).encode())
     for path in _files():
-        found = os.stat(path)
+        status = os.stat(path)
         # The time of its last change is the kernel's: an image or a package may have given each version the same time of writing.
-        digest.update(repr((path, found.st_mtime_ns, found.st_ctime_ns, found.st_size)).encode())
+        digest.update(repr((path, status.st_mtime_ns, status.st_ctime_ns, status.st_size)).encode())
     return digest.hexdigest()[:32]
 
 

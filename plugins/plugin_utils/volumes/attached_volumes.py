@@ -88,19 +88,19 @@ def of_guests(tx: Transaction, uuids: t.Collection[str]) -> tuple[dict[str, list
     Returns uuid -> its attachments; the ids of those that its guest does not have, as a dead run left them half made, or they only are to
     end; and uuid -> why it is to be left alone: another run attaches or detaches one of its volumes.
     """
-    found = load(tx, uuids)
-    without = {a.id for group in found.values() for a in group if not _is_had(a.row)}
+    by_instance = load(tx, uuids)
+    without = {a.id for group in by_instance.values() for a in group if not _is_had(a.row)}
     busy: Problems = {}
-    for uuid, group in found.items():
-        mine = [
+    for uuid, group in by_instance.items():
+        live_attachments = [
             a for a in group if a.volume is not None and (a.row.attach_status, a.row.connection) != (DETACHED, NONE)
         ]
-        for each in mine:
+        for attached in live_attachments:
             try:
-                attachments.check_not_locked(tx, t.cast(VolumeRow, each.volume), [each.row])
+                attachments.check_not_locked(tx, t.cast(VolumeRow, attached.volume), [attached.row])
             except errors.VolumeLocked as e:
                 busy.setdefault(uuid, e)
-    return found, without, busy
+    return by_instance, without, busy
 
 
 def _is_had(row: Attachment) -> bool:
@@ -125,7 +125,7 @@ def connectors_of(
 
     :raises InvalidInput: bootflow_volume_attach of a host. The returned function raises Conflict for any other host.
     """
-    kinds = {h: HOST.of(host_variables.of_host(hostvars, h) if h in hostvars else {}).volume_attach for h in hosts}
+    kinds = {h: HOST.read(host_variables.of_host(hostvars, h) if h in hostvars else {}).volume_attach for h in hosts}
 
     def connector(host: str, facts: t.Mapping[str, t.Any]) -> Connector:
         if host not in kinds:
@@ -151,12 +151,12 @@ def check_host(host: str, connector: str | None, facts: t.Mapping[str, t.Any]) -
 # --- as a guest's disk --------------------------------------------------------------------------------------------------
 
 
-def attached_of(disk: t.Mapping[str, t.Any], found: t.Iterable[Attached]) -> Attached | None:
+def attached_of(disk: t.Mapping[str, t.Any], candidates: t.Iterable[Attached]) -> Attached | None:
     """The attachment of a planned disk: of its volume, or if it has none yet, the one with its device name."""
     for key, value in (("volume_id", disk.get("volume_id")), ("mountpoint", disk.get("device_name"))):
-        for each in found:
-            if value and getattr(each.row, key) == value:
-                return each
+        for candidate in candidates:
+            if value and getattr(candidate.row, key) == value:
+                return candidate
     return None
 
 
@@ -183,31 +183,31 @@ def guest_disk(disk: PlannedDisk, attached: Attached | None) -> PlannedDisk:
 
 
 def connect(
-    action: LedgerAction, ledger: Ledger, found: t.Sequence[Attached], facts: t.Mapping[str, t.Any]
+    action: LedgerAction, ledger: Ledger, to_connect: t.Sequence[Attached], facts: t.Mapping[str, t.Any]
 ) -> Problems:
     """Connect these on the current host, journaled. Returns attachment id -> why it failed."""
     problems: Problems = {}
     host = action.task_vars["inventory_hostname"]
     usable = []
-    for each in found:
+    for attached in to_connect:
         try:
-            check_host(host, each.row.connector, facts)
-            usable.append(each)
+            check_host(host, attached.row.connector, facts)
+            usable.append(attached)
         except errors.BootflowError as e:
-            problems[each.id] = e
+            problems[attached.id] = e
     allowed = ledger.transact(life.connecting, [a.id for a in usable]) if usable else set()
-    for each in usable:
-        if each.id not in allowed:
-            problems[each.id] = errors.InvalidVolume(
-                reason="volume %s is not exported to %s for this run" % (each.volume_id, host),
+    for attached in usable:
+        if attached.id not in allowed:
+            problems[attached.id] = errors.InvalidVolume(
+                reason="volume %s is not exported to %s for this run" % (attached.volume_id, host),
                 remedy="Run the playbook again.",
             )
     usable = [a for a in usable if a.id in allowed]
     served = ledger.inspect(exports.served, sorted(allowed)) if allowed else set()
     paths: dict[str, str | None] = {}
     for name, connector in HOST_CONNECTORS.items():
-        mine = [a for a in usable if a.row.connector == name]
-        done, failed = _done(action, mine, functools.partial(connector.connect, action, served=served))
+        group = [a for a in usable if a.row.connector == name]
+        done, failed = _done(action, group, functools.partial(connector.connect, action, served=served))
         problems.update(failed)
         paths.update({i: outcome.get("path") if connector.kind.host_logs_in else None for i, outcome in done.items()})
     if paths:
@@ -218,7 +218,7 @@ def connect(
 def disconnect(
     action: LedgerAction,
     ledger: Ledger,
-    found: t.Sequence[Attached],
+    to_disconnect: t.Sequence[Attached],
     shared: t.Collection[str],
     ended: t.Callable[[Transaction, t.Iterable[str]], None] = life.disconnected,
 ) -> Problems:
@@ -231,13 +231,13 @@ def disconnect(
     problems: Problems = {}
     free = []
     for name, connector in HOST_CONNECTORS.items():
-        mine = [a for a in found if a.row.connector == name]
-        begun = [a for a in mine if a.row.iqn and a.row.connection != NONE]
+        group = [a for a in to_disconnect if a.row.connector == name]
+        begun = [a for a in group if a.row.iqn and a.row.connection != NONE]
         touched = [a for a in begun if a.alone or a.volume_id not in shared]
         done, failed = _done(action, touched, functools.partial(connector.disconnect, action))
-        free += [a for a in mine if a not in touched or a.id in done]
+        free += [a for a in group if a not in touched or a.id in done]
         problems.update(failed)
-    free += [a for a in found if a.row.connector not in HOST_CONNECTORS]
+    free += [a for a in to_disconnect if a.row.connector not in HOST_CONNECTORS]
     if free:
         ledger.transact(ended, [a.id for a in free])
     return problems
@@ -255,9 +255,9 @@ def leave_host(action: LedgerAction, uuids: t.Collection[str]) -> Problems:
         volumes = ledger.inspect(connected_to, host, uuids)
         if not volumes:
             return {}
-        shared = ledger.inspect(shared_beside, host, volumes)
-        left = disconnect(action, ledger, volumes, shared, moving.mark_disconnected)
-        return {a.row.instance_uuid: left[a.id] for a in volumes if a.id in left}
+        shared = ledger.inspect(shared_on_host, host, volumes)
+        problems = disconnect(action, ledger, volumes, shared, moving.mark_disconnected)
+        return {a.row.instance_uuid: problems[a.id] for a in volumes if a.id in problems}
 
 
 def forget(action: LedgerAction, ledger: Ledger, uuids: t.Collection[str]) -> Problems:
@@ -266,24 +266,26 @@ def forget(action: LedgerAction, ledger: Ledger, uuids: t.Collection[str]) -> Pr
     The ledger has them there already. Returns uuid -> why that failed.
     """
     host = action.task_vars["inventory_hostname"]
-    found, shared = ledger.inspect(_gone_elsewhere, host, uuids) if uuids else ([], set())
-    if not found:
+    leftovers, shared = ledger.inspect(_select_elsewhere, host, uuids) if uuids else ([], set())
+    if not leftovers:
         return {}
-    connector = HOST.of(host_variables.of_host(action.task_vars["hostvars"], host)).volume_attach
-    free = [a for a in found if a.alone or a.volume_id not in shared]
-    mine = [replace(a, row=a.row._replace(connector=connector)) for a in free]
-    problems = _done(action, mine, functools.partial(HOST_CONNECTORS[connector].disconnect, action))[1]
-    return {a.row.instance_uuid: problems[a.id] for a in mine if a.id in problems}
+    connector = HOST.read(host_variables.of_host(action.task_vars["hostvars"], host)).volume_attach
+    free = [a for a in leftovers if a.alone or a.volume_id not in shared]
+    to_disconnect = [replace(a, row=a.row._replace(connector=connector)) for a in free]
+    problems = _done(action, to_disconnect, functools.partial(HOST_CONNECTORS[connector].disconnect, action))[1]
+    return {a.row.instance_uuid: problems[a.id] for a in to_disconnect if a.id in problems}
 
 
-def _gone_elsewhere(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], set[str]]:
+def _select_elsewhere(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], set[str]]:
     """The volumes that these instances have on another host than ``host``, or from which it was cut off; and those of them that others have here."""
     rows = attachments.select(tx, instance_uuids=uuids)
-    here = {(r.instance_uuid, r.volume_id) for r in rows if r.attached_host == host and r.connection != NONE}
+    local_keys = {(r.instance_uuid, r.volume_id) for r in rows if r.attached_host == host and r.connection != NONE}
     rows = [
         r for r in rows if r.iqn and (r.attach_status, r.attached_host == host) in ((ATTACHED, False), (DETACHED, True))
     ]
-    rows = [r for r in rows if (r.instance_uuid, r.volume_id) not in here]  # those are disconnected as they are known
+    rows = [
+        r for r in rows if (r.instance_uuid, r.volume_id) not in local_keys
+    ]  # those are disconnected as they are known
     return of_rows(tx, rows), attachments.shared_on(tx, host, [r.volume_id for r in rows], uuids)
 
 
@@ -299,23 +301,23 @@ def source_of(row: Attachment) -> str:
 
 def sources_on(tx: Transaction, host: str, uuids: t.Collection[str] | None = None) -> dict[str, dict[str, str]]:
     """uuid -> id of the volume -> source_of() it on ``host``, of volumes that it is connected to. :arg uuids: of instances; by default all"""
-    found: dict[str, dict[str, str]] = {}
+    sources: dict[str, dict[str, str]] = {}
     if uuids is not None and not uuids:
-        return found
+        return sources
     for row in attachments.select(tx, instance_uuids=uuids, attached_host=host, connected=True):
         if row.connection == DONE and source_of(row):
-            found.setdefault(row.instance_uuid, {})[row.volume_id] = source_of(row)
-    return found
+            sources.setdefault(row.instance_uuid, {})[row.volume_id] = source_of(row)
+    return sources
 
 
-def shared_beside(tx: Transaction, host: str, found: t.Sequence[Attached]) -> set[str]:
+def shared_on_host(tx: Transaction, host: str, to_disconnect: t.Sequence[Attached]) -> set[str]:
     """The volumes that other instances have on ``host`` than those that these leave there. One by one: a volume that two of these
     instances have stays for the last of them.
     """
     shared: set[str] = set()
     leaving: dict[str, set[str]] = {}
-    for each in found:
-        leaving.setdefault(each.volume_id, set()).add(each.row.instance_uuid)
+    for attached in to_disconnect:
+        leaving.setdefault(attached.volume_id, set()).add(attached.row.instance_uuid)
     for volume_id, uuids in leaving.items():
         shared |= attachments.shared_on(tx, host, [volume_id], sorted(uuids))
     return shared
@@ -330,51 +332,55 @@ def come_to_host(action: LedgerAction, uuids: t.Collection[str]) -> tuple[set[st
         return set(), {}
     host = action.task_vars["inventory_hostname"]
     with contextlib.closing(action.open_ledger()) as ledger:
-        found, facts = ledger.inspect(_coming, host, uuids)
+        to_connect, facts = ledger.inspect(_select_to_connect, host, uuids)
         let_in = ledger.inspect(moving.open_exports, uuids)
-        ready = [a for a in found if a.row.export == DONE]
+        ready = [a for a in to_connect if a.row.export == DONE]
         problems = connect(action, ledger, ready, facts) if ready else {}
-    for each in found:
-        if each not in ready:
-            problems[each.id] = let_in.get(each.row.instance_uuid) or errors.InvalidVolume(
-                reason="volume %s is not exported to %s" % (each.volume_id, host),
+    for attached in to_connect:
+        if attached not in ready:
+            problems[attached.id] = let_in.get(attached.row.instance_uuid) or errors.InvalidVolume(
+                reason="volume %s is not exported to %s" % (attached.volume_id, host),
                 remedy="volume_list shows why; then start the instance, or reboot it hard.",
             )
-    lost = {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
-    return {a.id for a in found if a.id not in problems}, lost
+    failed = {a.row.instance_uuid: problems[a.id] for a in to_connect if a.id in problems}
+    return {a.id for a in to_connect if a.id not in problems}, failed
 
 
-def connect_beside(action: LedgerAction, uuids: t.Collection[str]) -> dict[str, errors.BootflowError]:
+def connect_before_arrival(action: LedgerAction, uuids: t.Collection[str]) -> dict[str, errors.BootflowError]:
     """Connect the current host to the volumes of these instances, whose guests run on other hosts still and are to come here.
 
     Returns uuid -> why that failed.
     """
     host = action.task_vars["inventory_hostname"]
     with contextlib.closing(action.open_ledger()) as ledger:
-        found, facts = ledger.inspect(_beside, host, uuids) if uuids else ([], {})
-        ready = [a for a in found if a.row.export == DONE]
+        to_connect, facts = ledger.inspect(_select_on_destination, host, uuids) if uuids else ([], {})
+        ready = [a for a in to_connect if a.row.export == DONE]
         problems = connect(action, ledger, ready, facts) if ready else {}
-    for each in found:
-        if each not in ready:
-            problems[each.id] = errors.ISCSITargetAttachFailed(
-                volume_id=each.volume_id, remedy="volume_list shows why it is not exported to %s." % host
+    for attached in to_connect:
+        if attached not in ready:
+            problems[attached.id] = errors.ISCSITargetAttachFailed(
+                volume_id=attached.volume_id, remedy="volume_list shows why it is not exported to %s." % host
             )
-    return {a.row.instance_uuid: problems[a.id] for a in found if a.id in problems}
+    return {a.row.instance_uuid: problems[a.id] for a in to_connect if a.id in problems}
 
 
-def disks_there(tx: Transaction, host: str, uuids: t.Collection[str]) -> dict[str, dict[str, str]]:
+def disks_on_destination(tx: Transaction, host: str, uuids: t.Collection[str]) -> dict[str, dict[str, str]]:
     """uuid -> id of the volume -> ``<disk>`` with its source on ``host``, which these instances' guests go to. With CHAP users."""
-    found: dict[str, dict[str, str]] = {}
-    for each in of_rows(tx, migration_attachments.on_destination(tx, host, uuids)):
-        if each.row.connection == DONE:
-            found.setdefault(each.row.instance_uuid, {})[each.volume_id] = disk_xml(each)
-    return found
+    disks: dict[str, dict[str, str]] = {}
+    for attached in of_rows(tx, migration_attachments.on_destination(tx, host, uuids)):
+        if attached.row.connection == DONE:
+            disks.setdefault(attached.row.instance_uuid, {})[attached.volume_id] = disk_xml(attached)
+    return disks
 
 
-def _beside(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], t.Mapping[str, t.Any]]:
-    found = of_rows(tx, migration_attachments.on_destination(tx, host, uuids))
-    move = next(iter(moves.open_of(tx, {a.row.instance_uuid for a in found}).values()), None) if found else None
-    return found, nodes.node_facts(tx, host, move.dest_node) if move is not None else {}
+def _select_on_destination(
+    tx: Transaction, host: str, uuids: t.Collection[str]
+) -> tuple[list[Attached], t.Mapping[str, t.Any]]:
+    to_connect = of_rows(tx, migration_attachments.on_destination(tx, host, uuids))
+    move = (
+        next(iter(moves.open_of(tx, {a.row.instance_uuid for a in to_connect}).values()), None) if to_connect else None
+    )
+    return to_connect, nodes.node_facts(tx, host, move.dest_node) if move is not None else {}
 
 
 def disk_xml(attached: Attached) -> str:
@@ -383,44 +389,48 @@ def disk_xml(attached: Attached) -> str:
     return to_text(volume_source(disk).to_xml())
 
 
-def _coming(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], t.Mapping[str, t.Any]]:
-    found = of_rows(tx, moving.attachments_to_connect(tx, host, uuids))
-    rows = instances.select_live(tx, uuids=sorted({a.row.instance_uuid for a in found})) if found else []
+def _select_to_connect(
+    tx: Transaction, host: str, uuids: t.Collection[str]
+) -> tuple[list[Attached], t.Mapping[str, t.Any]]:
+    to_connect = of_rows(tx, moving.attachments_to_connect(tx, host, uuids))
+    rows = instances.select_live(tx, uuids=sorted({a.row.instance_uuid for a in to_connect})) if to_connect else []
     node = next((str(r.node) for r in rows if r.host == host), None)
-    return found, nodes.node_facts(tx, host, node) if node is not None else {}
+    return to_connect, nodes.node_facts(tx, host, node) if node is not None else {}
 
 
-def reconnect(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
+def reconnect(action: LedgerAction, to_reconnect: t.Sequence[Attached]) -> Problems:
     """Log the current host in to these again if it is not, with the credentials of its own records. Those that no guest has are left alone.
 
     Where guests log in there is nothing to do: libvirt has the secrets, as long as libvirtd runs.
     """
     host = action.task_vars["inventory_hostname"]
-    lost = {
+    connection_errors = {
         a.id: errors.InvalidVolume(
             reason="volume %s is not connected to host %s since a fault" % (a.volume_id, host),
             remedy="Start the instance, or reboot it hard: that connects it."
             if a.row.connection != DONE
             else "Host %s still has the instance, and is cleaned when it reports." % a.row.attached_host,
         )
-        for a in found
+        for a in to_reconnect
         if a.row.attach_status == ATTACHED and (a.row.attached_host, a.row.connection) != (host, DONE)
     }
-    problems: Problems = {**lost}
+    problems: Problems = {**connection_errors}
     for name, connector in HOST_LOGINS.items():
-        mine = [a for a in found if a.row.connector == name and a.id not in lost and _is_had(a.row)]
-        log_in = functools.partial(connector.connect, action, served=[a.id for a in mine])
-        problems = {**problems, **_done(action, mine, log_in)[1]}
+        group = [
+            a for a in to_reconnect if a.row.connector == name and a.id not in connection_errors and _is_had(a.row)
+        ]
+        log_in = functools.partial(connector.connect, action, served=[a.id for a in group])
+        problems = {**problems, **_done(action, group, log_in)[1]}
     return problems
 
 
-def rescan(action: LedgerAction, found: t.Sequence[Attached]) -> Problems:
+def rescan(action: LedgerAction, to_rescan: t.Sequence[Attached]) -> Problems:
     """Update the size of these on the host; QEMU does this by itself when the guest's disk is resized."""
     problems: Problems = {}
     for name, connector in HOST_LOGINS.items():
-        mine = {a.id: a for a in found if a.row.connector == name}
-        done, failed = _done(action, list(mine.values()), functools.partial(connector.rescan, action))
-        small = {i: _too_small(outcome, mine[i]) for i, outcome in done.items()}
+        group = {a.id: a for a in to_rescan if a.row.connector == name}
+        done, failed = _done(action, list(group.values()), functools.partial(connector.rescan, action))
+        small = {i: _too_small(outcome, group[i]) for i, outcome in done.items()}
         problems = {**problems, **failed, **{i: problem for i, problem in small.items() if problem is not None}}
     return problems
 
@@ -438,15 +448,15 @@ def _too_small(outcome: t.Mapping[str, t.Any], attached: Attached) -> errors.Boo
 
 
 def _done(
-    action: LedgerAction, found: t.Sequence[Attached], work: t.Callable[[t.Sequence[Attached]], t.Mapping[str, t.Any]]
+    action: LedgerAction, group: t.Sequence[Attached], work: t.Callable[[t.Sequence[Attached]], t.Mapping[str, t.Any]]
 ) -> tuple[dict[str, t.Mapping[str, t.Any]], Problems]:
     """The good outcomes of ``work`` with these, and why the others failed, each by the id of the attachment."""
     try:
-        outcomes = work(found) if found else {}
+        outcomes = work(group) if group else {}
     except errors.BootflowError as e:
-        return {}, {a.id: e for a in found}
+        return {}, {a.id: e for a in group}
     except Exception as e:  # the attachments fail, never the play
-        return {}, dict.fromkeys((a.id for a in found), action.unexpected(e))
-    problems = item_errors({"outcomes": outcomes}, {a.key for a in found})
-    bad = {a.id: problems[a.key] for a in found if a.key in problems}
-    return {a.id: outcomes[a.key] for a in found if a.id not in bad}, bad
+        return {}, dict.fromkeys((a.id for a in group), action.unexpected(e))
+    problems = item_errors({"outcomes": outcomes}, {a.key for a in group})
+    bad = {a.id: problems[a.key] for a in group if a.key in problems}
+    return {a.id: outcomes[a.key] for a in group if a.id not in bad}, bad

@@ -26,27 +26,27 @@ Made = t.Dict[str, t.Union[t.Mapping[str, t.Any], errors.BootflowError]]
 
 def end_exports(action: LedgerAction, exports: t.Sequence[Export]) -> Ended:
     """End them on the current host. Returns attachment id -> None, or why it could not be ended."""
-    found = _run(action, exports, _ended)
-    return {e.attachment_id: o if isinstance(o, errors.BootflowError) else None for e, o in found}
+    results = _run(action, exports, _ended)
+    return {e.attachment_id: o if isinstance(o, errors.BootflowError) else None for e, o in results}
 
 
 def make_exports(action: LedgerAction, exports: t.Sequence[Export]) -> Made:
     """Make them on the current host. Returns attachment id -> {iqn, lun, portals}, or why there is no target."""
-    found: Made = {}
+    results: Made = {}
     for export, outcome in _run(action, exports, _made):
         if isinstance(outcome, errors.BootflowError):
-            found[export.attachment_id] = outcome
+            results[export.attachment_id] = outcome
         elif not export.login and names.normal_name(export.initiator) not in map(
             names.normal_name, outcome["initiators"]
         ):
-            found[export.attachment_id] = errors.ISCSITargetNotFoundForVolume(
+            results[export.attachment_id] = errors.ISCSITargetNotFoundForVolume(
                 volume_id=export.volume_id,
                 remedy="The target that another guest of the host uses is gone: detach the volume from that guest first.",
             )
         else:
             portals = outcome.get("portals") or export.configuration["portals"]
-            found[export.attachment_id] = {"iqn": outcome["iqn"], "lun": outcome["lun"], "portals": list(portals)}
-    return found
+            results[export.attachment_id] = {"iqn": outcome["iqn"], "lun": outcome["lun"], "portals": list(portals)}
+    return results
 
 
 def _ended(exports: t.Sequence[Export]) -> dict[str, t.Any]:
@@ -82,13 +82,13 @@ def _present(exports: t.Sequence[Export], logins: list[dict[str, str]]) -> dict[
 
 
 def _settings(action: LedgerAction, export: Export) -> dict[str, t.Any]:
-    found = {name: export.configuration.get(name) for name in ("target", "portals")}
+    options = {name: export.configuration.get(name) for name in ("target", "portals")}
     name = names.volume_name(export.volume_id)
     if export.iqn.endswith(name):
         prefix = export.iqn[: -len(name)]
     else:
         prefix = names.ledger_prefix(export.configuration.get("iqn_prefix") or names.IQN_PREFIX, action.ledger_id())
-    return {**found, "iqn_prefix": prefix}
+    return {**options, "iqn_prefix": prefix}
 
 
 def _run(

@@ -15,11 +15,10 @@ from ...module_utils.ledger.storage import backends, snapshots, volumes
 from ...module_utils.ledger.storage.backends import BackendReport
 from ...module_utils.ledger.storage.volumes import VolumeRow
 from ..run.ledger_action import LedgerAction
+from ..run.stage_results import StageResults
 from ..settings import host_reports
 from ..settings.storage_settings import lvm_arguments, storage_hosts
 
-# The result of storage_report, as the playbooks register it.
-REGISTERED = "bootflow_storage_reported"
 # Lists of volumes in the module's answer, which are not facts of the backend.
 _LISTS = ("error", "volumes", "orphans", "other_ledgers", "changed")
 
@@ -72,8 +71,8 @@ def backend_data(configuration: t.Mapping[str, t.Any], facts: t.Mapping[str, t.A
 
 
 def _capacity(facts: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    found = {k: v for k, v in facts.items() if k not in _LISTS}
-    return {**found, "orphans": [{"name": o["name"], "id": o["id"]} for o in facts.get("orphans") or ()]}
+    capacity = {k: v for k, v in facts.items() if k not in _LISTS}
+    return {**capacity, "orphans": [{"name": o["name"], "id": o["id"]} for o in facts.get("orphans") or ()]}
 
 
 def report_of(backend: t.Mapping[str, t.Any], volumes_there: t.Sequence[t.Mapping[str, t.Any]] = ()) -> BackendReport:
@@ -95,10 +94,10 @@ def why_silent(host: str, message: str) -> str:
 
 
 def of_this_run(action: LedgerAction) -> list[tuple[str, t.Mapping[str, t.Any]]]:
-    """(storage host, what it reported in this playbook or why it did not), of the hosts that were asked."""
-    hostvars = action.task_vars["hostvars"]
-    found = [(h, hostvars[h].get(REGISTERED) or {}) for h in storage_hosts(action)]
-    return [(h, report) for h, report in found if report.get("reported") or report.get("error")]
+    """Return the storage hosts that were asked in this run, each with its report or why it did not answer."""
+    results = StageResults(action, "storage_report")
+    asked = set(results.hosts("report"))
+    return [(host, results.read("report", host)) for host in storage_hosts(action) if host in asked]
 
 
 def rehearse(tx: Transaction, reports: t.Iterable[tuple[str, t.Mapping[str, t.Any]]]) -> None:

@@ -25,12 +25,12 @@ from ..settings.image_upload import fetch_arguments, is_local, module_image, rem
 
 def work_on(action: LedgerAction, works: t.Sequence[BackendWork]) -> dict[str, WorkResult]:
     """Do it, one backend after the other. Returns backend -> what the ledger is to hear; it never raises."""
-    found: dict[str, WorkResult] = {}
+    results: dict[str, WorkResult] = {}
     unreachable: errors.BootflowError | None = None
     for work in works:
         if unreachable is None:
             try:
-                found[work.backend] = _backend(action, work)
+                results[work.backend] = _backend(action, work)
                 continue
             except errors.BootflowError as e:
                 problem = e
@@ -40,21 +40,21 @@ def work_on(action: LedgerAction, works: t.Sequence[BackendWork]) -> dict[str, W
                 unreachable = problem
         else:
             problem = unreachable  # the others are on the same host
-        found[work.backend] = WorkResult(error=problem)
-    return found
+        results[work.backend] = WorkResult(error=problem)
+    return results
 
 
 def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
     catalogue = parse_images(action.options["images"]).values() if work.images else ()
     images = {i.id: i for i in (find_image(catalogue, data) for data in work.images)}
-    settings = storage_settings.of(action)
+    settings = storage_settings.read_current_host(action)
     local = is_local(action)
     c = work.configuration
     arguments: dict[str, t.Any] = {
         **storage_settings.lvm_arguments(c),
         "ledger_id": action.ledger_id(),
         "volumes": work.volumes,
-        "images": [module_image(i, local) for i in images.values()],
+        "images": [module_image(i, local, action.task_vars["inventory_hostname"]) for i in images.values()],
         # The catalogue has refused an image without a checksum unless it says allow_unverified.
         "allow_unverified": any(not i.checksum for i in images.values()),
         "temp_dir": settings.conversion_dir,
@@ -69,9 +69,9 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
         "workers": storage_settings.workers(action, len(work.volumes)),
     }
     # A file of the controller alone is uploaded, but not before the backend reported that it has no copy.
-    here = {i.id for i in images.values() if i.path and not i.url and not local}
+    controller_images = {i.id for i in images.values() if i.path and not i.url and not local}
     cached = c["provisioning"] == THIN and c["image_cache"]
-    waiting = [v for v in work.volumes if v.get("image_id") in here]
+    waiting = [v for v in work.volumes if v.get("image_id") in controller_images]
     if not waiting or cached:
         result = _run(action, arguments)
         outcomes, capacity = dict(result["outcomes"]), result["backend"]
@@ -79,7 +79,7 @@ def _backend(action: LedgerAction, work: BackendWork) -> WorkResult:
         others: list[dict[str, t.Any]] = []
     else:
         outcomes, capacity = {}, None
-        others = [v for v in work.volumes if v.get("image_id") not in here]
+        others = [v for v in work.volumes if v.get("image_id") not in controller_images]
     if waiting:
         capacity = _with_uploads(action, arguments, images, waiting, others, outcomes) or capacity
     ids = [str(v["id"]) for v in work.volumes]

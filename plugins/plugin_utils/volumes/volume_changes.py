@@ -27,6 +27,7 @@ from ...module_utils.ledger.storage.attachments import Attachment
 from ..run import host_settings, host_variables, inventory_hosts, tables
 from ..run.ledger_action import LedgerAction
 from ..run.results import diff, outcome
+from ..run.stage_results import StageResults, shown
 from ..settings import volume_settings
 from . import attached_volumes
 
@@ -44,13 +45,13 @@ class VolumeChange(LedgerAction):
     VERB: t.ClassVar[str]  # attach
     DONE: t.ClassVar[str]  # Attached
     UNCHANGED: t.ClassVar[str]  # why there is nothing to do
-    BEGUN: t.ClassVar[str]  # as the playbook registers what the phase begin returned
     INCOMPLETE: t.ClassVar[type[errors.Incomplete]]
 
     def begin(self, tx: Transaction, connector_of: life.Connectors, reach: attach.Reach) -> attach.Begun:
         raise NotImplementedError
 
     def act(self) -> dict[str, t.Any]:
+        self.results = StageResults(self, self.OPERATION.name)
         phases = {"clean": self._clean, "begin": self._begin, "undo": self._undo, "finish": self._finish}
         return phases[self.options["phase"]]()
 
@@ -63,11 +64,15 @@ class VolumeChange(LedgerAction):
         hosts = {r.attached_host for r in rows if r.attached_host and r.connection != NONE}
         return {
             "changed": bool(rows),
-            "hosts": inventory_hosts.reachable(self, sorted(hosts)),
-            "storage_hosts": inventory_hosts.reachable(self, sorted({r.storage_host for r in rows if r.storage_host})),
+            "compute": inventory_hosts.reachable(self, sorted(hosts)),
+            "storage": inventory_hosts.reachable(self, sorted({r.storage_host for r in rows if r.storage_host})),
         }
 
     def _begin(self) -> dict[str, t.Any]:
+        return shown(self.results.begin("begin", self._reserve))
+
+    def _reserve(self) -> dict[str, t.Any]:
+        """Write the request to the ledger. Returns the result for later stages."""
         o = self.options
         ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
         hostvars = self.task_vars["hostvars"]
@@ -83,7 +88,7 @@ class VolumeChange(LedgerAction):
             return begun, _lines(tx, begun.rows)
 
         with volume_settings.told_in_order():
-            found, lines = ledger.rehearsal(write) if self.check_mode else ledger.transact(write)
+            reservation, lines = ledger.rehearsal(write) if self.check_mode else ledger.transact(write)
         if o["print_table"] and not lines:
             why = self.UNCHANGED if o["attachments"] else "no attachment is requested"
             tables.show(self._display, ["Nothing to do: %s." % why])
@@ -92,43 +97,43 @@ class VolumeChange(LedgerAction):
         text = "".join(line + "\n" for line in lines)
         attaching = self.OPERATION is attach.ATTACH
         return {
-            "changed": bool(found.rows),
-            "attachments": [_attachment_data(r) for r in found.rows],
-            "unchanged": list(found.unchanged),
-            "refused": [_refused_item(r) for r in found.refused],
-            "storage_hosts": [] if self.check_mode else found.storage_hosts,
-            "hosts": [] if self.check_mode else found.hosts,
+            "changed": bool(reservation.rows),
+            "attachments": [_attachment_data(r) for r in reservation.rows],
+            "unchanged": list(reservation.unchanged),
+            "refused": [_refused_item(r) for r in reservation.refused],
+            "storage": [] if self.check_mode else reservation.storage_hosts,
+            "compute": [] if self.check_mode else reservation.hosts,
             "diff": diff("attachments", "" if attaching else text, text if attaching else ""),
         }
 
     def _undo(self) -> dict[str, t.Any]:
         """Release volumes that could not be attached. Names the storage hosts with exports to remove."""
         if self.check_mode:
-            return {"changed": False, "storage_hosts": []}
+            return {"changed": False, "storage": []}
         ledger = self.open_ledger()
         abandoned = ledger.transact(attach.abandon_attach)
         return {
             "changed": bool(abandoned),
-            "storage_hosts": inventory_hosts.reachable(self, ledger.inspect(work.hosts_with_work)),
+            "storage": inventory_hosts.reachable(self, ledger.inspect(work.hosts_with_work)),
         }
 
     def _finish(self) -> dict[str, t.Any]:
-        begun = self.task_vars["hostvars"]["localhost"].get(self.BEGUN) or {}
+        begun = self.results.begun()
         refused = begun.get("refused") or []
         if self.check_mode:
             total = len(begun.get("attachments") or ()) + len(refused)
             return outcome(self.INCOMPLETE(refused, total), changed=False, skipped=True)
-        done, left = self.open_ledger().transact(attach.finish, self.OPERATION)
-        if self.options["print_table"] and (done or left):
+        done, remaining = self.open_ledger().transact(attach.finish, self.OPERATION)
+        if self.options["print_table"] and (done or remaining):
             named = ["%s (%s, %s)" % (d["volume"], d["instance"], d["device"]) for d in done]
             tables.show(self._display, ["%s: %s" % (self.DONE, ", ".join(named) or "nothing")])
         state = "hosts did not answer, see the warnings"
         items = [
             errors.failed_item("%s (%s)" % (v["volume"], v["instance"]), v["volume_id"], v["error"], state=state)
-            for v in left
+            for v in remaining
         ]
         items += refused
-        return outcome(self.INCOMPLETE(items, len(done) + len(items)), changed=bool(done), done=done, left=left)
+        return outcome(self.INCOMPLETE(items, len(done) + len(items)), changed=bool(done), done=done, left=remaining)
 
 
 def _refused_item(refused: Refused[attachment_requests.AttachmentRequest]) -> dict[str, t.Any]:

@@ -19,6 +19,7 @@ from ...module_utils.ledger.storage.volumes import VolumeRow
 from ..run import inventory_hosts, tables
 from ..run.ledger_action import LedgerAction
 from ..run.results import diff
+from ..run.stage_results import StageResults
 from ..settings import volume_settings
 from . import storage_reports
 
@@ -33,33 +34,34 @@ def extend_volumes(action: LedgerAction) -> dict[str, t.Any]:
     o = action.options
     problems = Problems()
     requested = _entries(o["volumes"], problems)
-    settings = volume_settings.of(o)
+    settings = volume_settings.read_options(o)
     context = action.context()
     if o["phase"] == "select":
 
         def growing(tx: Transaction) -> list[VolumeRow]:
-            found = volumes.find(tx, (w["volume"] for w in requested), o["project"])
+            rows_by_word = volumes.find(tx, (w["volume"] for w in requested), o["project"])
             sizes = {w["volume"]: str(w["size"]) for w in requested}
-            return [row for word, row in found.items() if sizes[word] != str(row.size)]
+            return [row for word, row in rows_by_word.items() if sizes[word] != str(row.size)]
 
         stale = storage_reports.stale_hosts_of(action, growing)
-        return {"changed": False, "stale_hosts": stale}
+        return {"changed": False, "ask": stale}
+    StageResults(action, "compute_attachments").clear()  # of an earlier playbook
     options = volume_settings.scheduler_options(o, context.now)
     reports = storage_reports.of_this_run(action) if action.check_mode else ()
 
     def begin(tx: Transaction) -> extend.VolumeExtending:
         storage_reports.rehearse(tx, reports)
         try:
-            found = extend.begin(tx, requested, settings, options)
+            extension = extend.begin(tx, requested, settings, options)
         except errors.InvalidRequest as e:
             problems.extend(_refusals(e, requested))
-            found = extend.VolumeExtending()
+            extension = extend.VolumeExtending()
         problems.raise_if_any()
-        inventory_hosts.in_inventory(action, [*found.hosts, *found.compute_hosts])
-        return found
+        inventory_hosts.in_inventory(action, [*extension.hosts, *extension.compute_hosts])
+        return extension
 
     with volume_settings.told_in_order():
-        found = action.write(begin)
+        extension = action.write(begin)
     sizes = {w["volume"]: w["size"] for w in requested}
     named = [
         {
@@ -69,20 +71,21 @@ def extend_volumes(action: LedgerAction) -> dict[str, t.Any]:
             "size": r.size,
             "new_size": sizes.get(r.name, sizes.get(r.id)),
         }
-        for r in found.rows
+        for r in extension.rows
     ]
     if o["print_table"] and (action.check_mode or not named):
         lines = ["%s %s: %s GiB -> %s GiB" % (n["name"], n["id"], n["size"], n["new_size"]) for n in named]
         tables.show(
             action.ports.display,
-            ["Would extend:", *lines] if named else [_nothing(requested, found.compute_hosts, action.check_mode)],
+            ["Would extend:", *lines] if named else [_nothing(requested, extension.compute_hosts, action.check_mode)],
         )
     return {
-        "changed": bool(named) or (action.check_mode and bool(found.compute_hosts)),
+        "changed": bool(named) or (action.check_mode and bool(extension.compute_hosts)),
         "volumes": named,
-        "unchanged": list(found.unchanged),
-        "hosts": [] if action.check_mode else found.hosts,
-        "compute_hosts": [] if action.check_mode else found.compute_hosts,
+        "unchanged": list(extension.unchanged),
+        "volume_ids": [r.id for r in extension.rows] + list(extension.unchanged),
+        "storage": [] if action.check_mode else extension.hosts,
+        "compute": [] if action.check_mode else extension.compute_hosts,
         "diff": diff(
             "volumes",
             "".join("%s %s GiB\n" % (n["name"] or n["id"], n["size"]) for n in named),
@@ -125,13 +128,13 @@ def _entries(entries: t.Sequence[t.Any], problems: Problems) -> list[dict[str, t
 
 def _refusals(error: errors.InvalidRequest, requested: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Return the refusals of the ledger with the numbers of the entries in the request, and with advice for volumes that cannot move."""
-    found = []
-    for each in error.errors:
-        refusal = dict(each)
+    refusals = []
+    for entry in error.errors:
+        refusal = dict(entry)
         place = re.match(r"volumes\[([0-9]+)\](.*)", refusal["path"])
         if place:
             refusal["path"] = "volumes[%d]%s" % (requested[int(place.group(1))]["number"], place.group(2))
         if refusal["code"] == "NoValidBackend":
             refusal["remedy"] = refusal["remedy"].replace(errors.NoValidBackend.remedy, NO_ROOM)
-        found.append(refusal)
-    return found
+        refusals.append(refusal)
+    return refusals

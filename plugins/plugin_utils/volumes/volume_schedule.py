@@ -16,7 +16,8 @@ from ...module_utils.ledger.storage import backends, volumes
 from ..run import host_settings, inventory_hosts, tables
 from ..run.ledger_action import LedgerAction
 from ..run.results import diff, outcome
-from ..settings import volume_settings
+from ..run.stage_results import CONTROLLER, StageResults
+from ..settings import ledger_images, volume_settings
 from ..settings.storage_settings import storage_hosts
 from . import storage_reports
 
@@ -37,12 +38,12 @@ class VolumeSchedule:
     def run(self) -> Result:
         """Run the stage that the task is for. Returns the result of the task."""
         if self.options["phase"] == "refresh":
-            nothing = {"changed": False, "unfinished": False, "stale_hosts": []}
+            nothing = {"changed": False, "again": False, "ask": []}
             return nothing if self.action.check_mode else self._refresh()
         if not self.action.check_mode:
-            return self._schedule()
+            return {**self._schedule(), **self._of_boot()}
         if self.options["round"] > 1:
-            return {"changed": False, "hosts": [], "plan": [], "msg": "The plan was shown in the first round."}
+            return {"changed": False, "storage": [], "plan": [], "msg": "The plan was shown in the first round."}
         return self._plan()
 
     def _refresh(self) -> Result:
@@ -53,7 +54,14 @@ class VolumeSchedule:
         if any(row.pool_host is None for row in rows):
             hosts = self.action.within_limit(storage_hosts(self.action))
             stale = ledger.inspect(backends.stale_hosts, hosts, host_settings.facts_age(self.options), silent=False)
-        return {"changed": False, "unfinished": bool(rows), "stale_hosts": stale}
+        return {"changed": False, "again": bool(rows), "ask": stale}
+
+    def _of_boot(self) -> Result:
+        """Return the part of boot_schedule's result, once, that the playbook of a boot needs next; empty where volumes alone are created."""
+        results = StageResults(self.action, "boot_schedule")
+        scheduled = results.read("schedule", CONTROLLER)
+        results.remove("schedule", CONTROLLER)
+        return {} if scheduled is None else {**scheduled, "unfinished": True, "volumes": True}
 
     def _schedule(self) -> Result:
         context = self.action.context()
@@ -64,7 +72,8 @@ class VolumeSchedule:
             hosts = ledger.inspect(work.hosts_with_work)
             return {
                 "changed": False,
-                "hosts": inventory_hosts.reachable(self.action, hosts),
+                "storage": inventory_hosts.reachable(self.action, hosts),
+                "again": True,
                 "placed": [],
                 "not_placed": [],
             }
@@ -81,7 +90,8 @@ class VolumeSchedule:
             )
         return {
             "changed": bool(result.placed or result.failed),
-            "hosts": inventory_hosts.reachable(self.action, result.hosts),
+            "storage": inventory_hosts.reachable(self.action, result.hosts),
+            "again": True,
             "placed": [
                 {"name": names.get(i, i), "id": i, "pool_host": s.host, "alternates": list(s.alternates)}
                 for i, s in result.placed.items()
@@ -98,8 +108,8 @@ class VolumeSchedule:
         """Accept, take the reports of this run, schedule: in a transaction that is rolled back."""
         o = self.options
         if not o["volumes"]:
-            return {"changed": False, "hosts": [], "plan": []}
-        settings = volume_settings.of(o)
+            return {"changed": False, "storage": [], "plan": []}
+        settings = volume_settings.read_options(o, ledger_images.images_of(self.action))
         configurations = volume_settings.configurations(self.action)
         context = self.action.context()
         ledger = self.action.rehearsal_ledger()
@@ -112,7 +122,7 @@ class VolumeSchedule:
             if not accepted.changed:
                 return {
                     "changed": False,
-                    "hosts": [],
+                    "storage": [],
                     "plan": [],
                     "msg": "Nothing to do: everything matches the request.",
                 }
@@ -134,7 +144,7 @@ class VolumeSchedule:
             errors.VolumeFailed(items, len(plan), message=message, remedy=REMEDY),
             reasons=not o["print_table"],
             changed=True,
-            hosts=[],
+            storage=[],
             plan=plan,
             diff=[_volume_diff(d["name"] or d["volume_id"], d["size"], d["host"]) for d in plan if d["host"]],
         )

@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Events that hosts report by themselves, and what follows from them."""
+"""Events that hosts report by themselves, what they report when asked, and what follows from both."""

@@ -97,7 +97,7 @@ class Listening:
         self._source = SOURCE.read_text("utf-8")
         self._selector = selectors.DefaultSelector()
         self._listeners = {host: _Listener(host, argv) for host, argv in commands.items()}
-        self._lost: list[Lost] = []
+        self._losses: list[Lost] = []
 
     def __enter__(self) -> Listening:
         return self
@@ -124,16 +124,18 @@ class Listening:
         for listener in self._listeners.values():
             with contextlib.suppress(_Ended):
                 self._ask(listener)
-        heard += self._lost
-        self._lost = []
+        heard += self._losses
+        self._losses = []
         return heard
 
     # --- their processes ---------------------------------------------------------------------------------------------------
 
     def _start_those_due(self) -> None:
         now = time.monotonic()
-        starting = sum(1 for each in self._listeners.values() if each.process is not None and not each.listening)
-        due = [each for each in self._listeners.values() if each.process is None and each.since <= now]
+        starting = sum(
+            1 for listener in self._listeners.values() if listener.process is not None and not listener.listening
+        )
+        due = [listener for listener in self._listeners.values() if listener.process is None and listener.since <= now]
         for listener in due[: max(0, STARTING - starting)]:
             with contextlib.suppress(_Ended):
                 self._start(listener)
@@ -179,7 +181,7 @@ class Listening:
         if listener.listening and now - listener.since > STEADY:
             listener.pause = FIRST_PAUSE
         self._end(listener)
-        self._lost.append(Lost(listener.host, reason, listener.pause))
+        self._losses.append(Lost(listener.host, reason, listener.pause))
         listener.since = now + listener.pause
         listener.pause = min(listener.pause * 2, LONGEST_PAUSE)
         raise _Ended
@@ -213,17 +215,17 @@ class Listening:
             return
         stream = _pipe(listener.process.stderr if is_error else listener.process.stdout)
         try:
-            found = os.read(stream.fileno(), 1024**2)
+            chunk = os.read(stream.fileno(), 1024**2)
         except BlockingIOError:
             return
         if is_error:
-            listener.said = (listener.said + found.decode(errors="replace"))[-ERRORS_KEPT:]
-            if not found:
+            listener.said = (listener.said + chunk.decode(errors="replace"))[-ERRORS_KEPT:]
+            if not chunk:
                 self._selector.unregister(stream)
             return
-        if not found:
+        if not chunk:
             self._fail(listener, self._why(listener))
-        *lines, listener.unread = (listener.unread + found).split(b"\n")
+        *lines, listener.unread = (listener.unread + chunk).split(b"\n")
         if len(listener.unread) > lifecycle.LONGEST_LINE:
             self._fail(listener, "it said a line of more than %d bytes" % lifecycle.LONGEST_LINE)
         for line in lines:

@@ -19,7 +19,7 @@ from ...module_utils.core.legible import legible
 from ...module_utils.core.settings.hosts import HOST
 from ...module_utils.core.settings.run import WATCHED
 from ...module_utils.flows.recovery import power_sync
-from ...module_utils.flows.recovery.power_sync import Found, Noticed, Report, Synced
+from ...module_utils.flows.recovery.power_sync import Difference, Noticed, Report, Synced
 from ...module_utils.ledger.db.transaction import Transaction
 from ..run import host_settings, host_variables
 from ..run.ledger_action import LedgerAction
@@ -44,7 +44,7 @@ class Watcher:
         syncs = action.options["sync"] and action.options["write"] and not action.check_mode
         self._syncs = Syncs(action.ports.power_sync()) if syncs else None
         self._again: dict[str, float] = {}  # hosts to be asked again -> when, monotonic
-        self._lost: set[str] = set()
+        self._lost_hosts: set[str] = set()
         # uuid -> the state of its guest for which a line was shown: power_sync ends it
         self._shown: dict[str, int] = {}
 
@@ -68,20 +68,20 @@ class Watcher:
 
     def _programs(self) -> dict[str, list[str]]:
         """Return the programs that listen on hosts, by host. Warns of hosts without one."""
-        found = {}
+        programs = {}
         for host in self.action.hosts_to_use():
             variables = host_variables.of_host(self.action.task_vars["hostvars"], host)
-            if not WATCHED.of(variables).handle_virt_lifecycle_events:
+            if not WATCHED.read(variables).handle_virt_lifecycle_events:
                 continue
             python = str(variables.get("ansible_python_interpreter") or "")
             line = command(
-                python if python.startswith("/") else "/usr/bin/python3", str(HOST.of(variables).libvirt_uri)
+                python if python.startswith("/") else "/usr/bin/python3", str(HOST.read(variables).libvirt_uri)
             )
             try:
-                found[host] = self.action.ports.program(host, variables, line)
+                programs[host] = self.action.ports.program(host, variables, line)
             except errors.BootflowError as e:
                 self._warn(e.paragraph)
-        return found
+        return programs
 
     def _listen(self, listening: Listening, file: EventsFile | None, hosts: bool) -> None:
         end = time.monotonic() + (self.action.options["seconds"] or float("inf"))
@@ -92,17 +92,17 @@ class Watcher:
             for host in due:
                 del self._again[host]
             look = SLOW if file is not None and file.waits else LOOK
-            found = listening.wait(min(look, max(0.0, end - now)))
-            heard = [each for each in found if isinstance(each, Heard)]
-            for each in found:
-                if isinstance(each, Lost):
-                    self._show_lost(each)
-                elif each.events is None:
-                    self._show_listening(each)
+            messages = listening.wait(min(look, max(0.0, end - now)))
+            heard = [message for message in messages if isinstance(message, Heard)]
+            for message in messages:
+                if isinstance(message, Lost):
+                    self._show_lost(message)
+                elif message.events is None:
+                    self._show_listening(message)
             try:
                 if file is not None and self._is_read_again(file):
                     listening.ask(self._hosts)
-                self._record_events(found, file)
+                self._record_events(messages, file)
             except BrokenPipeError:  # who read the events is gone
                 return
             if heard and self.action.options["write"]:
@@ -118,19 +118,19 @@ class Watcher:
     def _write(self, heard: t.Sequence[Heard]) -> None:
         """Write the reports and events of all hosts in one transaction. Hosts are asked again where the ledger was away."""
         reports, noticed = {}, {}
-        for each in heard:
-            if each.events is None:
-                resumes = host_settings.resumes(self.action, each.host)
-                reports[each.host] = Report(each.asked_at, each.power_states, each.boot_id, resumes)
-                for uuid in each.power_states:
+        for message in heard:
+            if message.events is None:
+                resumes = host_settings.resumes(self.action, message.host)
+                reports[message.host] = Report(message.asked_at, message.power_states, message.boot_id, resumes)
+                for uuid in message.power_states:
                     self._shown.pop(uuid, None)
                 continue
             names: dict[str, list[str]] = {}
-            for event in each.events:
+            for event in message.events:
                 names.setdefault(event.uuid, []).append(event.name)
                 if EVENTS.get(event.name) != self._shown.get(event.uuid):
                     self._shown.pop(event.uuid, None)
-            noticed[each.host] = Noticed(each.asked_at, names, each.power_states)
+            noticed[message.host] = Noticed(message.asked_at, names, message.power_states)
         try:
             ledger = self._open_ledger()
             try:
@@ -139,27 +139,29 @@ class Watcher:
             finally:
                 ledger.close()
         except errors.BootflowError as e:
-            hosts = sorted({each.host for each in heard})
+            hosts = sorted({message.host for message in heard})
             self._warn("The answer of %s was not recorded: %s" % (", ".join(hosts), e.paragraph))
             self._again.update(dict.fromkeys(hosts, time.monotonic() + PAUSE_OF_LEDGER))
             return
         for part in synced:
             self._counts["written"] += len(part.written | part.stopped)
             self._counts["stopped"] += len(part.stopped)
-            for found in part.found:
-                self._follow_up(found, found.uuid in part.stopped)
+            for difference in part.differences:
+                self._follow_up(difference, difference.uuid in part.stopped)
 
-    def _follow_up(self, found: Found, stopped: bool) -> None:
+    def _follow_up(self, difference: Difference, stopped: bool) -> None:
         """Show an instance whose guest is not as the ledger has it, and let power_sync look at its host: once, as a start has several events."""
-        left = found.action is not None and not stopped
-        if left and self._shown.get(found.uuid) == found.reported:
+        needs_sync = difference.action is not None and not stopped
+        if needs_sync and self._shown.get(difference.uuid) == difference.reported:
             return
-        self.action.ports.display.display(_found_line(found, stopped, self.action.check_mode, self._syncs is not None))
-        if left:
-            self._shown[found.uuid] = found.reported
+        self.action.ports.display.display(
+            _difference_line(difference, stopped, self.action.check_mode, self._syncs is not None)
+        )
+        if needs_sync:
+            self._shown[difference.uuid] = difference.reported
             if self._syncs is not None:
                 # Who starts a guest has to know that no other host runs it.
-                self._syncs.want(self._hosts if found.action == RESUME else [found.host])
+                self._syncs.want(self._hosts if difference.action == RESUME else [difference.host])
 
     # --- people and files -----------------------------------------------------------------------------------------------
 
@@ -167,14 +169,14 @@ class Watcher:
         """Show a warning at once: Ansible shows the warnings of a task when the task ends, and this one may never."""
         self.action.ports.display.display(legible("[WARNING]: %s" % text))
 
-    def _show_lost(self, lost: Lost) -> None:
-        error = errors.HostUnreachable(host=lost.host, reason=lost.reason)
-        self._warn("%s The next try is in %d s." % (error.paragraph, lost.pause))
-        self._lost.add(lost.host)
+    def _show_lost(self, loss: Lost) -> None:
+        error = errors.HostUnreachable(host=loss.host, reason=loss.reason)
+        self._warn("%s The next try is in %d s." % (error.paragraph, loss.pause))
+        self._lost_hosts.add(loss.host)
 
     def _show_listening(self, heard: Heard) -> None:
-        again = " again" if heard.host in self._lost else ""
-        self._lost.discard(heard.host)
+        again = " again" if heard.host in self._lost_hosts else ""
+        self._lost_hosts.discard(heard.host)
         number = counted(len(heard.power_states), "domains")
         self.action.ports.display.display(legible("Listening%s to %s, which has %s." % (again, heard.host, number)))
 
@@ -196,19 +198,19 @@ class Watcher:
         file.full = file.full and not again
         return again
 
-    def _record_events(self, found: t.Sequence[Heard | Lost], file: EventsFile | None) -> None:
+    def _record_events(self, messages: t.Sequence[Heard | Lost], file: EventsFile | None) -> None:
         """Count the events, and write them into the file."""
-        for each in found:
-            at = self.action.context().now if isinstance(each, Lost) else each.asked_at
-            entry: dict[str, t.Any] = {"host": each.host, "at": at, "uuid": None}
-            if isinstance(each, Lost):
-                entries = [{**entry, "event": LOST, "reason": each.reason}]
-            elif each.events is None:
+        for message in messages:
+            at = self.action.context().now if isinstance(message, Lost) else message.asked_at
+            entry: dict[str, t.Any] = {"host": message.host, "at": at, "uuid": None}
+            if isinstance(message, Lost):
+                entries = [{**entry, "event": LOST, "reason": message.reason}]
+            elif message.events is None:
                 entries = [{**entry, "event": LISTENING}]
             else:
                 entries = []
-                for event in each.events:
-                    state = each.power_states.get(event.uuid, NOSTATE)
+                for event in message.events:
+                    state = message.power_states.get(event.uuid, NOSTATE)
                     late = EVENTS.get(event.name) != state
                     self._counts["events"] += 1
                     self._counts["late"] += late
@@ -224,20 +226,20 @@ class Watcher:
 
 def _compare(tx: Transaction, reports: t.Mapping[str, Report], noticed: t.Mapping[str, Noticed]) -> list[Synced]:
     """Compare the ledger with the reports of whole hosts, and with events."""
-    parts = [power_sync.follow(tx, reports, stops=False)] if reports else []
+    parts = [power_sync.settle_and_sync(tx, reports, stops=False)] if reports else []
     return parts + ([power_sync.follow_events(tx, noticed)] if noticed else [])
 
 
-def _found_line(found: Found, stopped: bool, check_mode: bool, syncs: bool) -> str:
-    its = "%s on %s (%s, %s) is %s." % (
-        found.name,
-        found.host,
-        found.uuid,
-        found.vm_state,
-        POWER_STATES[found.reported],
+def _difference_line(difference: Difference, stopped: bool, check_mode: bool, syncs: bool) -> str:
+    sentence = "%s on %s (%s, %s) is %s." % (
+        difference.name,
+        difference.host,
+        difference.uuid,
+        difference.vm_state,
+        POWER_STATES[difference.reported],
     )
     done = "It would be stopped in the ledger." if check_mode else "It is stopped in the ledger."
-    does = "starts" if found.action == RESUME else "stops"
-    left = ("power_sync %s it now." if syncs else "The next power_sync %s it.") % does
-    left = left if found.action and not stopped else ""
-    return legible(" ".join(filter(None, (its, found.reason, done if stopped else left))))
+    does = "starts" if difference.action == RESUME else "stops"
+    next_step = ("power_sync %s it now." if syncs else "The next power_sync %s it.") % does
+    next_step = next_step if difference.action and not stopped else ""
+    return legible(" ".join(filter(None, (sentence, difference.reason, done if stopped else next_step))))

@@ -16,7 +16,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.connection import ConnectionBase
 
 HERE = str(Path(__file__).resolve().parents[1])
@@ -24,6 +24,7 @@ if HERE not in sys.path:
     sys.path.append(HERE)
 
 import simulated_host  # noqa: E402
+from host_model import disk_content  # noqa: E402
 
 DOCUMENTATION = """
 name: simulated
@@ -69,7 +70,8 @@ class Connection(ConnectionBase):  # type: ignore[misc]
         try:
             if in_data is None:  # Python is there, and so is every file that is looked for
                 host.ask(simulated_host.PROBE)
-                return 0, "\n".join(cmd.split()).encode(), b""
+                # Ansible quotes the whole command, and a core from 2.21 on has nothing behind the last file.
+                return 0, "\n".join(word.strip("'") for word in cmd.split()).encode(), b""
             module, arguments = asked_for(in_data)
             time.sleep(self.get_option("seconds"))
             return 0, host.answer(module, arguments), b""
@@ -80,7 +82,13 @@ class Connection(ConnectionBase):  # type: ignore[misc]
         raise SystemExit("the simulated host takes no files")
 
     def fetch_file(self, in_path: str, out_path: str) -> None:
-        raise SystemExit("the simulated host has no files")
+        """The files of hosts are those of stores of images. The bytes follow from the name."""
+        host = simulated_host.SimulatedHost(self.get_option("host"), self.get_option("folder"))
+        folder, _slash, name = in_path.rpartition("/")
+        with host.state() as state:
+            if name not in state["model"]["files"].get(folder, {}):
+                raise AnsibleError("the simulated host has no file %s" % in_path)
+        Path(out_path).write_bytes(disk_content(name))
 
     def close(self) -> None:
         self._connected = False

@@ -16,6 +16,8 @@ import typing as t
 from ansible_collections.bootflow.compute.plugins import modules
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.program import read_arguments
 from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import Ports
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.stage_results import StageResults
+from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import host_reports
 
 from .world import World
 
@@ -150,6 +152,39 @@ def action_of(
     return action
 
 
+def results_of(ports: WorldPorts, family: str) -> StageResults:
+    """The results that the stages of an action left in the run of ``ports``."""
+    return StageResults(t.cast("t.Any", types.SimpleNamespace(ports=ports)), family)
+
+
+def limit_run(ports: WorldPorts, hosts: t.Sequence[str] | None) -> None:
+    """The run of ``ports`` has a limit to these hosts; None: it has none."""
+    results_of(ports, "ledger").leave("open", "localhost", {"run_limit": hosts})
+
+
+def leave_report(ports: WorldPorts, host: str, report: t.Mapping[str, t.Any]) -> None:
+    """``host`` reported in the run of ``ports``, or did not answer, as in check mode."""
+    host_reports.leave(t.cast("t.Any", types.SimpleNamespace(ports=ports, check_mode=True)), host, report)
+
+
+# action -> the stage of its result, or the stage whose result it leaves for the stages of another action
+OF_OTHERS = {
+    "boot_accept": ("boot_accept", "accept"),
+    "compute_report": ("compute_report", "report"),
+    "instance_remove": ("instance_delete", "remove"),
+}
+REPLACED = {"again": "begin"}
+
+
+def run_stage(action: t.Any) -> dict[str, t.Any]:
+    """What the task of a stage returns, and what it leaves for later stages."""
+    returned = action.act()
+    name, stage = action._task.action.rpartition(".")[2], action.options.get("phase", "")
+    family, stage = OF_OTHERS.get(name, (name, REPLACED.get(stage, stage)))
+    left = results_of(action.ports, family).read(stage, action.task_vars.get("inventory_hostname", "localhost"))
+    return {**(left or {}), **returned}
+
+
 class Runner:
     """Runs actions with options as a task would have them, in an inventory of ``hosts``; each in a run of its own."""
 
@@ -158,7 +193,7 @@ class Runner:
         self.hosts = hosts
         self.way = "qemu"
         self.variables: dict[str, t.Any] = {}  # of each host
-        self.registered: dict[str, t.Any] = {}  # what tasks of localhost registered
+        self.limit: list[str] | None = None  # of the runs
         self.runs = 0
 
     def __call__(
@@ -168,14 +203,15 @@ class Runner:
         self.runs += 1
         ports = WorldPorts(self.world, run or "run%d" % self.runs)
         variables = {
-            "hostvars": {"localhost": self.registered, **{h: self._variables(h) for h in self.hosts}},
+            "hostvars": {"localhost": {}, **{h: self._variables(h) for h in self.hosts}},
             "groups": {
                 "all": list(self.hosts),
                 "bootflow_compute": [h for h in self.hosts if h.startswith("h")],
                 "bootflow_storage": [h for h in self.hosts if h.startswith("s")],
             },
         }
-        result = action_of(module, ports, variables, check_mode, **options).act()
+        limit_run(ports, self.limit)
+        result = run_stage(action_of(module, ports, variables, check_mode, **options))
         return result, "\n".join(ports.shown + ports.warnings)
 
     def _variables(self, host: str) -> dict[str, t.Any]:

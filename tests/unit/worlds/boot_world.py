@@ -273,7 +273,7 @@ class BootWorld(VolumeWorld):
             volume = volumes[row.volume_id]
             assert volume.deleted == "", "a volume with an attachment is gone"
             if row.attach_status == "attached":
-                allowed = ("in-use", "detaching", "extending", "error_extending") + (
+                allowed = ("in-use", "detaching", "extending", "error_extending", "reserved", "error") + (
                     ("attaching",) if volume.multiattach else ()
                 )
                 assert volume.status in allowed

@@ -130,6 +130,12 @@ _session = record(
     }
 )
 
+_network = record({"name": name}, {"active": flag, "autostart": flag})
+_TYPES = 64  # of networks, at most
+_NETWORKS = 65536  # of a type, at most
+# Of networks, what many nodes share: type -> name -> whether it is active.
+NETWORKS: Shape = mapping(name, mapping(name, flag, most=_NETWORKS), most=_TYPES)
+
 _PROFILE: Fields = {
     "cpu_info": Field(
         _cpu_info,
@@ -233,6 +239,14 @@ NODE: Shape = record(
             "Name of the iSCSI initiator of the host, from C(/etc/iscsi/initiatorname.iscsi); null if it has none.",
         ),
         "qemu_iscsi": Field(flag, "Whether QEMU can open iSCSI volumes itself (Debian's qemu-block-extra)."),
+        "networks": Field(
+            mapping(name, items(_network, most=_NETWORKS, unique="name"), most=_TYPES),
+            (
+                "Networks that the host has, by the words of C(bootflow_networks), V(bridge) and V(network), with C(name) and C(active).",
+                "Libvirt networks have C(autostart), too.",
+                "A type whose networks could not be read is left out.",
+            ),
+        ),
         "virt_type": Field(choice("kvm", "qemu"), "Virtualization type of guests, V(kvm) or V(qemu)."),
         "virt_type_reason": Field(message, "Reason for RV(compute_node.virt_type)."),
         "instance_folders": Field(

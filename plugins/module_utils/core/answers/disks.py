@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .guests import ANSWERS as OF_GUESTS
-from .guests import DISK_RECORD
+from .guests import DISK_RECORD, power_state
 from .outcomes import ANY, outcome_fields, outcomes
 from .shapes import (
     LARGEST_BIG,
@@ -211,6 +211,28 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                         type="list",
                         elements="dict",
                     )
+                },
+            )
+        },
+        {},
+    ),
+    "instance_disks_revert": (
+        {
+            "outcomes": outcomes(
+                "The outcome of each instance, by its UUID.",
+                "Whether a disk was, or with O(state=checked) or in check mode would be, exchanged or removed.",
+                {},
+                {
+                    "power_state": Field(
+                        power_state,
+                        "Nova's number for the guest's state, 1 for running.",
+                        "success, not with O(state=undone)",
+                    ),
+                    "reverted": Field(
+                        flag,
+                        "Whether the root disk is that of the image. An error is about what it was before then.",
+                        "with O(state=reverted), when the disks were exchanged",
+                    ),
                 },
             )
         },

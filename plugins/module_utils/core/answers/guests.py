@@ -48,7 +48,7 @@ _place: Shape = record(
         ),
     },
 )
-_seconds: Shape = number(most=LARGEST_BIG)
+seconds: Shape = number(most=LARGEST_BIG)
 
 
 def disk_record(*formats: str) -> Shape:
@@ -264,8 +264,8 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                         "Whether a guest whose migration failed is here. Without it, only libvirt on both hosts knows.",
                         returned="failure",
                     ),
-                    "seconds": Field(_seconds, "How long it took."),
-                    "downtime": Field(_seconds, "Seconds that the guest stood still, as libvirt says."),
+                    "seconds": Field(seconds, "How long it took."),
+                    "downtime": Field(seconds, "Seconds that the guest stood still, as libvirt says."),
                     "transferred": Field(size, "Bytes that were sent."),
                     "forced": Field(flag, "Whether it was forced to complete because its time was over."),
                 },
@@ -295,6 +295,20 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                 "Whether the password was, or in check mode would be, set.",
                 {"power_state": Field(power_state, "Nova's number for the guest's state, 1 for running.")},
                 {},
+            )
+        },
+        {},
+    ),
+    "domain_quiesce": (
+        {
+            "outcomes": outcomes(
+                "The outcome of each domain, by its UUID.",
+                "Whether the file systems were, or in check mode would be, frozen or thawed.",
+                {
+                    "power_state": Field(power_state, "Nova's number for the guest's state, 1 for running."),
+                    "quiesced": Field(flag, "Whether the file systems stand still now, or stood still until now."),
+                },
+                {"token": Field(text(128), "The word that releases them; empty where they do not stand still.")},
             )
         },
         {},

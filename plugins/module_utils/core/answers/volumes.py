@@ -235,7 +235,7 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                 {
                     "action": Field(
                         text(),
-                        "Action, one of V(create), V(redo) (the item was incomplete), V(activate), V(extend), V(remove), V(nothing).",
+                        "Action, one of V(create), V(redo) (the item was incomplete), V(reimage), V(activate), V(extend), V(remove), V(nothing).",
                     ),
                     "name": Field(name, "Name of the logical volume."),
                     "path": Field(path, "Path of the device; empty after a deletion."),

@@ -62,6 +62,8 @@ _OTHERWISE = {
     states.RESCUED: "it is rescued: unrescue it first",
     states.RESIZED: "its resize waits to be confirmed or reverted",
     states.ERROR: "it is in error: write state: running, or delete it",
+    states.SHELVED: "it is shelved: unshelve it first",
+    states.SHELVED_OFFLOADED: "it is shelved: unshelve it first",
 }
 
 _MAY_BE_LOST = "the host is down: revert_resize brings the instance back with the disks that it left, confirm_resize gives those up"
@@ -101,7 +103,7 @@ class Present:
     launched: bool = True  # whether it ever ran
     power_state: int = power_states.NOSTATE  # of the guest, as last reported
     away: bool = False  # its host is down
-    lost: bool = False  # its host answers, and does not have its domain
+    domain_missing: bool = False  # its host answers, and does not have its domain
     torn: bool = False  # a rebuild of it, or an evacuation, did not end: its disks may be missing
     deleting: bool = False  # its deletion has begun, and has not come to its end
     renamed: bool = False  # never ran, its definition is another one now, and so is its name
@@ -139,7 +141,7 @@ class Change:
     )  # to attach or detach, in the form of bootflow_attachments
     interface: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # the same of bootflow_interfaces
     # Interfaces of its network that the instance has and keeps: each has its entry when one more is attached, or it would meet that one's.
-    beside: tuple[t.Mapping[str, t.Any], ...] = ()
+    existing_interfaces: tuple[t.Mapping[str, t.Any], ...] = ()
 
     def line(self, hosts: t.Mapping[str, str] | None = None) -> str:
         """As people read it. :arg hosts: name -> where it would be booted"""
@@ -313,11 +315,14 @@ class _Planner:
         self.drift = tuple(d.words("%s: was %s, is %s") for d in drift)
         self.now = self._after_confirm()
         self.rebuilt = self._is_rebuilt()
-        self.lost = instance.lost and self.now in UP and not self.rebuilt  # a rebuild defines it again
+        # A rebuild defines it again.
+        self.domain_missing = instance.domain_missing and self.now in UP and not self.rebuilt
 
     def _is_rebuilt(self) -> bool:
         """Whether a field is changed by a rebuild, before all else that is done with it on its host."""
-        first = self.now == states.ERROR or (self.instance.lost and self.now in (states.ACTIVE, states.STOPPED))
+        first = self.now == states.ERROR or (
+            self.instance.domain_missing and self.now in (states.ACTIVE, states.STOPPED)
+        )
         return first and REBUILD in self.allowed and any(self._rebuilds(d.field) for d in self.differing)
 
     def _rebuilds(self, field: str) -> bool:
@@ -400,7 +405,7 @@ class _Planner:
         """``change``, not to be done where the instance is in no state for it: now, or when its guest was started for it."""
         allowed = states.ACTIONS[action].vm_states
         rises = self._rises()
-        if self.lost and not rises and action not in _WITHOUT_DOMAIN:
+        if self.domain_missing and not rises and action not in _WITHOUT_DOMAIN:
             return not_done(change, _GONE)
         reached = {self.now, *(() if not rises else (states.ACTIVE,))}
         if allowed is None or reached & allowed:
@@ -448,7 +453,11 @@ class _Planner:
             return (again,)
         if now == states.RESIZED and self._confirms():  # what it is after that is seen by the next run
             return ()
-        if self.lost and target in DOWN and (target != states.STOPPED or now in (states.PAUSED, states.SUSPENDED)):
+        if (
+            self.domain_missing
+            and target in DOWN
+            and (target != states.STOPPED or now in (states.PAUSED, states.SUSPENDED))
+        ):
             return tuple(s for s in (HARD_REBOOT, DOWN[target]) if s)  # a stop takes it for off
         if now == target:
             return ()
@@ -466,11 +475,11 @@ class _Planner:
         now = self.now
         otherwise = now == VM_STATES.get(self.target.state or "")  # only its guest is
         is_now = _WORDS.get(now, now)
-        if self.lost:
+        if self.domain_missing:
             is_now += " (its domain is gone from its host)"
         elif otherwise:
             is_now = GUESTS[self.instance.power_state]
-        unsaid = _WORDS.get(now, "running") if self.lost else "running"
+        unsaid = _WORDS.get(now, "running") if self.domain_missing else "running"
         what = "state %s -> %s" % (is_now, self.target.state or unsaid)
         if steps is None:
             why = _OTHERWISE.get(now, "not while the instance is %s" % now)
@@ -562,7 +571,9 @@ class _Planner:
             changes.append(
                 replace(
                     change,
-                    beside=tuple({"instance": self.instance.uuid, **_given(request)} for request in same_network),
+                    existing_interfaces=tuple(
+                        {"instance": self.instance.uuid, **_given(request)} for request in same_network
+                    ),
                 )
             )
         unmatched_ports = [port for port in self.instance.ports if port not in met.values()]

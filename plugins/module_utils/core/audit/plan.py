@@ -112,6 +112,10 @@ _DEFINE = "The domain is gone from the host. Delete the instance and boot it aga
 _DEFINES = {
     **dict.fromkeys(_REBOOTABLE, _REBOOT),
     states.RESCUED: "The domain is gone from the host: bootflow.compute.unrescue defines it again.",
+    states.SHELVED: (
+        "The domain is gone from the host. Run bootflow.compute.shelve_offload, then bootflow.compute.unshelve, which builds the instance from its image"
+        " or its root volume."
+    ),
     states.SOFT_DELETED: "The domain is gone from the host: bootflow.compute.restore defines it again, bootflow.compute.force_delete deletes the instance.",
     states.RESIZED: (
         "The domain is gone from the host. bootflow.compute.revert_resize brings the instance back to its former host, with the disks that it left there;"
@@ -172,7 +176,7 @@ class Domain:
     other_disks: t.Sequence[str] = ()  # what the guest writes to and is not the instance's, as "vda: /path"
 
     @classmethod
-    def of(cls, fact: t.Mapping[str, t.Any]) -> Domain:
+    def from_fact(cls, fact: t.Mapping[str, t.Any]) -> Domain:
         """As a host reports it."""
         amounts = {name: int(fact.get(name) or 0) for name in ("memory_mb", "vcpus", "disk_gb")}
         return cls(
@@ -287,6 +291,11 @@ class Instance:
     over: bool = False  # a move of it is open, and it is on its new host
     goes_to: str = ""  # the other host of its live migration
     in_ledger: bool = False  # of a build: the ledger has all that it has when it is built
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether it is being unshelved: its new host, which is claimed, builds it."""
+        return self.task_state == states.UNSHELVING
 
     @property
     def busy(self) -> bool:
@@ -722,7 +731,7 @@ class _Plan:
             instance is None
             or instance.deleted
             or self._node_of(instance) is not node
-            or instance.vm_state in states.ALLOW_RESOURCE_REMOVAL
+            or (instance.vm_state in states.ALLOW_RESOURCE_REMOVAL and not instance.comes_back)
             or claim.of_move
         ):
             self.add(
@@ -987,7 +996,8 @@ def _settled(instance: Instance, power_state: int | None, rescued: bool, restart
 
 
 def _holds(instance: Instance) -> bool:
-    return instance.vm_state not in states.ALLOW_RESOURCE_REMOVAL and instance.task_state != states.DELETING
+    has_resources = instance.vm_state not in states.ALLOW_RESOURCE_REMOVAL or instance.comes_back
+    return has_resources and instance.task_state != states.DELETING
 
 
 def _add(total: list[int], amounts: Amounts) -> None:

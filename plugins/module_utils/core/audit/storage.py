@@ -38,6 +38,7 @@ THERE = (
     states.ATTACHING,
     states.IN_USE,
     states.DETACHING,
+    states.UPLOADING,
     states.ERROR_EXTENDING,
 )
 SNAPSHOT_THERE = (states.AVAILABLE,)
@@ -134,12 +135,12 @@ class _Plan:
         self.ending: dict[str, int] = {}  # iqn -> the number of its sessions that this audit ends
         # Several backends may share a volume group: its content belongs to each of their pools.
         self.groups: dict[str, set[str]] = {}  # pool_host -> the pool_hosts of its group
-        self.there: dict[str, set[tuple[str, str]]] = {}  # pool_host -> (kind, id) in its group
+        self.items_by_pool_host: dict[str, set[tuple[str, str]]] = {}  # pool_host -> (kind, id) in its group
         backends = [b for s in evidence.storage.values() for b in s.backends if not b.error]
         for backend in backends:
             group = [b for b in backends if b is backend or (b.group and b.group == backend.group)]
             self.groups[backend.pool_host] = {b.pool_host for b in group}
-            self.there[backend.pool_host] = {(lv.kind, lv.id) for b in group for lv in b.volumes}
+            self.items_by_pool_host[backend.pool_host] = {(lv.kind, lv.id) for b in group for lv in b.volumes}
         self.cables: dict[str, list[Cable]] = {}
         for cable in ledger.cables:
             self.cables.setdefault(cable.volume_id, []).append(cable)
@@ -355,7 +356,11 @@ class _Plan:
 
     def _is_copy(self, item: Item) -> bool:
         """Whether removing an orphan loses nothing: the item is deleted, was never made, or is where the ledger has it."""
-        return item.deleted or not item.made or (item.kind, item.id) in self.there.get(item.pool_host or "", ())
+        return (
+            item.deleted
+            or not item.made
+            or (item.kind, item.id) in self.items_by_pool_host.get(item.pool_host or "", ())
+        )
 
     def _is_orphan(self, snapshot: StorageSnapshot, backend: Backend, lv: LogicalVolume) -> bool:
         group = self.groups[backend.pool_host]
@@ -370,7 +375,7 @@ class _Plan:
 
     def _missing_volumes(self, snapshot: StorageSnapshot, backend: Backend) -> None:
         for key, item in self.ledger.items.items():
-            if item.pool_host != backend.pool_host or item.deleted or key in self.there[backend.pool_host]:
+            if item.pool_host != backend.pool_host or item.deleted or key in self.items_by_pool_host[backend.pool_host]:
                 continue
             if item.worked_on or item.touched_at >= snapshot.began_at or not item.made:
                 continue

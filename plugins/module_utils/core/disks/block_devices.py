@@ -140,7 +140,7 @@ def attached_disk(
     if bdm.device_name and strip_dev(bdm.device_name) in used_names:
         raise DevicePathInUse(path=prepend_dev(bdm.device_name))
     planner = _Planner(flavor, None, properties)
-    planner.taken = set(used_names)
+    planner.used_names = set(used_names)
     return planner.volume(bdm)
 
 
@@ -155,7 +155,7 @@ def replanned(
     :raises UnsupportedHardware: a bus that the machine lacks. :raises TooManyDiskDevices: (403) the bus is full.
     """
     old, new = _Planner(flavor, None, before), _Planner(flavor, image)
-    new.taken = {d.dev for d in disks}
+    new.used_names = {d.dev for d in disks}
     planned_disks = []
     for disk in disks:
         if disk.kind == "image":
@@ -166,9 +166,9 @@ def replanned(
         chosen = old.default(disk.device_type) == disk.disk_bus or device_type != disk.device_type
         bus = new.default(device_type) if chosen else disk.disk_bus
         if disk.kind != "volume" and (bus, device_type) != (disk.disk_bus, disk.device_type):
-            new.taken.discard(disk.dev)
-            dev = free_name(bus, new.taken)
-            new.taken.add(dev)
+            new.used_names.discard(disk.dev)
+            dev = free_name(bus, new.used_names)
+            new.used_names.add(dev)
             disk = dataclasses.replace(disk, disk_bus=bus, device_type=device_type, device_name=prepend_dev(dev))
         planned_disks.append(disk)
     return planned_disks
@@ -194,7 +194,7 @@ def resized(
     ephemerals = [d for d in disks if d.kind == "ephemeral"]
     swaps = [d for d in disks if d.kind == "swap"]
     planner = _Planner(flavor, None, properties)
-    planner.taken = {d.dev for d in disks} | set(reserved_names)
+    planner.used_names = {d.dev for d in disks} | set(reserved_names)
     planned_disks = [_with_root_gb(d, flavor) for d in disks if d.kind == "image"]
     for disk in ephemerals:
         whole = len(ephemerals) == 1 and disk.size_gb == before["ephemeral_gb"]
@@ -283,7 +283,7 @@ class _Planner:
         self.properties: t.Mapping[str, t.Any] = meta.properties if meta is not None else properties or {}
         self.machine = str(self.properties.get("hw_machine_type") or "") or None
         self.arch = str(self.properties.get("hw_architecture") or self.properties.get("architecture") or "x86_64")
-        self.taken: set[str] = set()
+        self.used_names: set[str] = set()
 
     def default(self, device_type: str) -> str:
         """The bus of a device whose mapping names none."""
@@ -294,7 +294,7 @@ class _Planner:
         swaps = [b for b in bdms if is_swap(b)]
         root = next(b for b in bdms if b.boot_index == 0)
         rest = [b for b in bdms if b is not root and b.destination_type == "volume"]
-        self.taken = {strip_dev(b.device_name) or "" for b in bdms if b.device_name} - {""}
+        self.used_names = {strip_dev(b.device_name) or "" for b in bdms if b.device_name} - {""}
         disks = [self._root(self._fitted(self._named(self._cdrom(root) if self.of_iso else root)))]
         number = 1 if root in ephemerals else 0
         for bdm in ephemerals:
@@ -334,9 +334,9 @@ class _Planner:
     def _named(self, root: BlockDevice) -> BlockDevice:
         """The root with its name in the guest's properties, unless it has a name, or is on another bus."""
         name = root_name_of(self.properties) if root.device_name is None else None
-        if not name or name in self.taken or (root.disk_bus and not name.startswith(BUS_PREFIX[root.disk_bus])):
+        if not name or name in self.used_names or (root.disk_bus and not name.startswith(BUS_PREFIX[root.disk_bus])):
             return root
-        self.taken.add(name)
+        self.used_names.add(name)
         return dataclasses.replace(root, device_name=name)
 
     def _fitted(self, bdm: BlockDevice) -> BlockDevice:
@@ -349,7 +349,7 @@ class _Planner:
         if BUS_PREFIX[bus_of_name(dev)] == BUS_PREFIX[bus]:
             return bdm
         name = BUS_PREFIX[bus] + dev[len(BUS_PREFIX[bus]) :]
-        return dataclasses.replace(bdm, disk_bus=bus, device_name=None if name in self.taken else name)
+        return dataclasses.replace(bdm, disk_bus=bus, device_name=None if name in self.used_names else name)
 
     def _swap(self, bdm: BlockDevice, size: int) -> PlannedDisk:
         return self._disk(bdm, "disk.swap", "swap", size_mb=size, guest_format="swap")
@@ -382,8 +382,8 @@ class _Planner:
         if dev:
             check_name(dev, bus)
         else:
-            dev = free_name(bus, self.taken)
-        self.taken.add(dev)
+            dev = free_name(bus, self.used_names)
+        self.used_names.add(dev)
         index = bdm.boot_index
         return PlannedDisk(
             name=name,

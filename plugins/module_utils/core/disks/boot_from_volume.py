@@ -10,6 +10,7 @@ source: Nova's get_bdm_image_metadata, get_image_metadata_from_volume, _validate
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ..amounts import GIB
 from ..errors import (
@@ -46,6 +47,11 @@ def image_of_volume(image_metadata: t.Mapping[str, t.Any] | None, size_gb: int |
         min_disk=_number(given["min_disk"], "min_disk"),
         properties=properties,
     )
+
+
+def anonymous(image: Image) -> Image:
+    """The properties of an image that a disk was made of, without its source: nothing is fetched for the guest."""
+    return replace(image, name="", id="", checksum="", url="", path="")
 
 
 def check_volume_flavor(image: Image, flavor: Flavor, volume_size: int | None) -> None:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .base import BootflowError, NotFound
+from .base import BootflowError, Conflict, Forbidden, NotFound
 
 
 class ImageNotFound(NotFound):
@@ -118,3 +118,65 @@ class ImageCopyFailure(BootflowError):
 
     msg_fmt = "Failed to copy image to volume: %(reason)s"
     status = 400
+
+
+class LedgerImageNotFound(NotFound):
+    """The ledger has no image of this name or id that the project sees."""
+
+    msg_fmt = "Image %(image_id)s could not be found."
+    remedy = "Name an image that bootflow.compute.image_list shows, of the same project, or give its id."
+
+
+class ImageAmbiguous(Conflict):
+    """Several images have the name."""
+
+    msg_fmt = "The name %(name)s is that of several images: %(images)s"
+    remedy = "Name the image by its id."
+
+
+class ImageStatusConflict(Conflict):
+    """The status of the image does not admit the event: another run changed it."""
+
+    msg_fmt = "Image %(image_id)s is %(state)s, which does not admit the event %(event)s."
+    remedy = "Run the playbook again: it continues from the status that the image has now."
+
+
+class ImageExists(Conflict):
+    """An image of this name has other content."""
+
+    msg_fmt = "Image %(name)s exists as %(image_id)s with %(has)s, not %(wanted)s."
+    remedy = "Delete that image first, or give the new one another name."
+
+
+class ImageProtected(Forbidden):
+    """The image is protected from deletion."""
+
+    msg_fmt = "Image %(image_id)s is protected and cannot be deleted."
+    remedy = "Import it again with protected: false, which changes nothing else."
+
+
+class ImageOfOtherProject(Forbidden):
+    """The image belongs to another project."""
+
+    msg_fmt = "You are not permitted to delete image %(image_id)s, which belongs to project %(owner)s."
+    remedy = "Set bootflow_project to the project of the image."
+
+
+class ImageInUse(Conflict):
+    """A run works on the image, or makes disks of it."""
+
+    msg_fmt = "Image %(image_id)s is in use: %(reason)s"
+    remedy = "Wait until this has ended, and run the same command again."
+
+
+class ImageStoreNotFound(NotFound):
+    """The store is not in bootflow_image_stores."""
+
+    msg_fmt = "Image store %(store)s could not be found."
+    remedy = "Name a store of bootflow_image_stores."
+
+
+class ImageNotReadable(Conflict):
+    """No store from which the image can be read has it."""
+
+    msg_fmt = "Image %(image_id)s cannot be read: %(reason)s"

@@ -113,6 +113,35 @@ class SnapshotFailed(Incomplete):
     status = 500
 
 
+class VolumeUploadFailed(Incomplete):
+    """Some images of volumes were not made; each volume has its former status."""
+
+    msg_fmt = "%(failed)d of %(total)d images of volumes were not made."
+    remedy = "Fix the cause and run the same command again: it makes the missing images."
+
+
+class ImageImportFailed(Incomplete):
+    """Some images were not imported."""
+
+    msg_fmt = "%(failed)d of %(total)d images were not imported."
+
+
+class ImagePrecacheFailed(Incomplete):
+    """Some images did not come to their hosts."""
+
+    msg_fmt = "%(failed)d of %(total)d images did not come to their hosts."
+    retryable = True
+    remedy = "Fix the cause and run image_precache again: hosts that have an image are not sent it again."
+
+
+class ImageDeleteIncomplete(Incomplete):
+    """Files of some deleted images are still in their stores."""
+
+    msg_fmt = "The files of %(failed)d of %(total)d images are still in their stores."
+    retryable = True
+    remedy = "Fix the cause (is the host of the store up?) and delete again."
+
+
 class AttachFailed(Incomplete):
     """Some volumes are not attached."""
 

@@ -56,6 +56,29 @@ class InstanceInvalidState(Conflict):
     msg_fmt = "Cannot '%(method)s' instance %(instance_uuid)s while it is in %(attr)s %(state)s"
 
 
+class UnshelveException(Conflict):
+    """An instance cannot be built from the image that it was shelved in."""
+
+    msg_fmt = "Error during unshelve instance %(instance_id)s: %(reason)s"
+
+
+class UnshelveInstanceInvalidState(Conflict):
+    """A destination is named for an instance that is still on its host."""
+
+    msg_fmt = (
+        'Specifying an availability zone or a host when unshelving server "%(instance_uuid)s" with status "%(state)s" is not supported.'
+        " The server status must be SHELVED_OFFLOADED."
+    )
+    remedy = "Leave the zone and the host out, or run bootflow.compute.shelve_offload first."
+
+
+class UnshelveHostNotInAZ(Conflict):
+    """The host that is named for an instance is not in the instance's availability zone."""
+
+    msg_fmt = 'Host "%(host)s" is not in the availability zone "%(availability_zone)s".'
+    remedy = "Name a host of that zone, another zone (bootflow_unshelve_availability_zone), or set bootflow_unshelve_unpin: true."
+
+
 class InstanceNotReady(Conflict):
     """The instance has no guest on a host."""
 
@@ -74,6 +97,13 @@ class QemuGuestAgentNotEnabled(Conflict):
 
     msg_fmt = "QEMU guest agent is not enabled"
     remedy = "Boot the instance from an image with qemu-guest-agent and the property hw_qemu_guest_agent: yes."
+
+
+class InstanceQuiesceNotSupported(InvalidInput):
+    """The guest's file systems are to stand still during a snapshot, and its agent cannot have them do so."""
+
+    msg_fmt = "Quiescing is not supported in instance %(instance_id)s: %(reason)s"
+    remedy = "Let the agent in the guest do guest-fsfreeze-freeze, or boot from an image without os_require_quiesce."
 
 
 class SetAdminPasswdNotSupported(Conflict):

@@ -30,6 +30,12 @@ class NetworkError(BootflowError):
     status = 400
 
 
+class HostLacksNetwork(NetworkError):
+    """The host does not have a bridge or libvirt network of the request, or it is not active there."""
+
+    msg_fmt = "%(what)s on %(host)s"
+
+
 class NetworkRangeInUse(NetworkError):
     """The host already has addresses in the range of a managed network. Another host may be free of them."""
 

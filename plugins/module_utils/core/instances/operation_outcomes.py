@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .. import errors
 from . import states
-from .verdicts.answer import guest_of, silence
+from .verdicts.answer import guest_of, is_silence
 
 Answer = t.Dict[str, t.Any]
 Answers = t.Dict[str, Answer]  # by the uuids of instances
@@ -30,7 +30,7 @@ class Outcome:
     power_state: int = states.NOSTATE  # after a failure: if it is known
     error: errors.BootflowError | None = None
     vm_state: str | None = None  # what its host made of it; None: by the operation's rule
-    gone: bool = False  # after a failure: its host has no domain of it, which is known
+    domain_missing: bool = False  # after a failure: its host has no domain of it, which is known
 
     @classmethod
     def of_answer(
@@ -53,7 +53,7 @@ def vm_state_after(rule: states.Action, fails_to: str | None, outcome: Outcome) 
         return rule.result
     if fails_to is None:
         return None
-    if outcome.gone:
+    if outcome.domain_missing:
         return fails_to
     if outcome.power_state == states.NOSTATE:  # not known
         return None
@@ -91,25 +91,17 @@ def with_reset_guests(answers: Answers, deaf: t.Collection[str]) -> Answers:
 # --- on the controller --------------------------------------------------------------------------------------------------
 
 
-def answers_of_host(
-    items: t.Sequence[Item], host: str, result: t.Mapping[str, t.Any], operation: str, dies_to: str | None
-) -> Answers:
-    """Return the answer of ``host`` for each of its instances; an error where it returned nothing.
+def after_death(item: Item, answer: Item, dies_to: str | None) -> Item:
+    """Return the answer of a host for an instance, with the vm_state that the instance has if its run died.
 
-    :arg result: of the host's task; empty, or of another operation: it returned nothing.
     :arg dies_to: vm_state of an instance in which its run died. One that a dead run left in the middle of the operation has it after any
         failure, the others after silence.
     """
-    outcomes = result.get("outcomes", {}) if result.get("operation") == operation else {}
-    answers: Answers = {}
-    for item in items:
-        answer = outcomes.get(item["uuid"])
-        if not answer:
-            answer = {"error": silence(host)["error"], "vm_state": dies_to}
-        elif answer.get("error") and dies_to and "before" not in item:  # a dead run began it
-            answer = {"vm_state": dies_to, **answer}
-        answers[item["uuid"]] = answer
-    return answers
+    if is_silence(answer):
+        return {"error": answer["error"], "vm_state": dies_to}
+    if answer.get("error") and dies_to and "before" not in item:  # a dead run began it
+        return {"vm_state": dies_to, **answer}
+    return answer
 
 
 def outcome_of(answer: Item, error: errors.BootflowError | None) -> Outcome:
@@ -118,7 +110,7 @@ def outcome_of(answer: Item, error: errors.BootflowError | None) -> Outcome:
 
 
 def summary_of(
-    item: Item, host: str, answer: Item, error: errors.BootflowError | None, vm_state: str | None, missing: str
+    item: Item, answer: Item, error: errors.BootflowError | None, vm_state: str | None, missing: str
 ) -> dict[str, t.Any]:
     """Return what people read of an instance at the end of an operation.
 
@@ -128,7 +120,7 @@ def summary_of(
     return {
         "name": item["name"],
         "uuid": item["uuid"],
-        "host": host,
+        "host": item["host"],
         "vm_state": vm_state or item["vm_state"],
         "power_state": states.NOSTATE if domain_missing else answer.get("power_state") or item["power_state"],
         "forced": bool(answer.get("forced")),

@@ -126,6 +126,8 @@ class Action:
     brings_up: bool = (
         False  # it defines or starts a guest where the ledger has its instance; moves check that on their own
     )
+    makes_image: bool = False  # of the instance: the image of a dead run is deleted
+    off_meanwhile: bool = False  # a guest that ran is off for a while, and runs again
 
     @property
     def at_work(self) -> str | None:
@@ -151,6 +153,7 @@ _ON_ONE_HOST: frozenset[str | None] = frozenset(
         None, UPDATING_PASSWORD, REBOOTING, REBOOT_PENDING, REBOOT_STARTED, REBOOTING_HARD, REBOOT_PENDING_HARD,
         REBOOT_STARTED_HARD, PAUSING, UNPAUSING, SUSPENDING, RESUMING, POWERING_OFF, POWERING_ON, RESCUING,
         REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING,
+        IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING, IMAGE_BACKUP,
     )
 )  # fmt: skip
 
@@ -204,12 +207,28 @@ ACTIONS: dict[str, Action] = {
     # active, or stopped if it is shut down
     "confirm_resize": Action(_in(RESIZED), known_as="confirmResize"),
     "revert_resize": Action(_in(RESIZED), during=RESIZE_REVERTING, known_as="revertResize", brings_up=True),
-    "shelve": Action(_USED, during=SHELVING, result=SHELVED),
-    "shelve_offload": Action(_in(SHELVED), during=SHELVING_OFFLOADING, result=SHELVED_OFFLOADED),
-    "unshelve": Action(_in(SHELVED, SHELVED_OFFLOADED), during=UNSHELVING, result=ACTIVE),
-    "snapshot": Action(_USED, during=IMAGE_SNAPSHOT_PENDING, locks=False),
+    "shelve": Action(
+        _USED,
+        during=SHELVING,
+        then=(SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING),
+        result=SHELVED,
+        makes_image=True,
+    ),
+    "shelve_offload": Action(
+        _in(SHELVED), during=SHELVING_OFFLOADING, result=SHELVED_OFFLOADED, journalled="shelveOffload"
+    ),
+    "unshelve": Action(_in(SHELVED, SHELVED_OFFLOADED), during=UNSHELVING, result=ACTIVE, brings_up=True),
+    "snapshot": Action(
+        _USED,
+        during=IMAGE_SNAPSHOT_PENDING,
+        then=(IMAGE_SNAPSHOT, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
+        locks=False,
+        journalled="createImage",
+        makes_image=True,
+    ),
     "snapshot_volume_backed": Action(_in(ACTIVE, STOPPED, SUSPENDED), during=IMAGE_SNAPSHOT_PENDING, locks=False),
-    "backup": Action(_USED, during=IMAGE_BACKUP, locks=False),
+    # Nova's goes on to the task_states of a snapshot. One of its own says which of the two a dead run was in.
+    "create_backup": Action(_USED, during=IMAGE_BACKUP, locks=False, journalled="createBackup", makes_image=True),
     # active, or stopped if it was
     "rebuild": Action(
         _in(ACTIVE, STOPPED, ERROR),
@@ -217,6 +236,10 @@ ACTIONS: dict[str, Action] = {
         then=(REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING),
         dies_to=ERROR,
         brings_up=True,
+    ),
+    # Nova has no such action. Its task_state is one that Nova's rebuild passes: a rebuild has it never while its host works.
+    "revert": Action(
+        _in(ACTIVE, STOPPED, ERROR), during=REBUILD_BLOCK_DEVICE_MAPPING, brings_up=True, off_meanwhile=True
     ),
     # Nova's begins in any task_state, and a lock does not keep an instance on a dead host.
     "evacuate": Action(_in(ACTIVE, STOPPED, ERROR), _ON_ONE_HOST, during=REBUILDING, locks=False),
@@ -258,6 +281,9 @@ POWER_STATES_OF: dict[str, frozenset[int]] = {
     STOPPED: frozenset((SHUTDOWN, CRASHED)),
     SOFT_DELETED: frozenset((SHUTDOWN, CRASHED)),
     RESCUED: frozenset((RUNNING,)),
+    # None shows whether there is a whole image, or nothing left on the host.
+    SHELVED: frozenset(),
+    SHELVED_OFFLOADED: frozenset(),
 }
 
 
@@ -278,8 +304,8 @@ def undone(vm_state: str, power_state: int) -> str | None:
 def settled(action: str, vm_state: str, power_state: int | None, rescued: bool = False, restarted: bool = False) -> str:
     """The vm_state after ``action`` of a dead run: the action's result if the guest is in it, else unchanged.
 
-    A reboot, or the end of a rescue, has a guest off for a while: where it ended there, the instance is stopped, so that a
-    start can begin. The guest of a rescue and the instance's own have the same power states.
+    A reboot, a revert, or the end of a rescue has a guest off for a while: where it ended there, the instance is stopped, so
+    that a start can begin. The guest of a rescue and the instance's own have the same power states.
 
     :arg power_state: the reported one; None: the host does not have the guest.
     :arg rescued: its domain is that of a rescue.
@@ -298,7 +324,8 @@ def settled(action: str, vm_state: str, power_state: int | None, rescued: bool =
         return ACTIVE if power_state == RUNNING else STOPPED
     if rule.result is not None and power_state in POWER_STATES_OF.get(rule.result, ()):
         return rule.result
-    reboots = rule.result in (rule.vm_states or ())
+    # A shelve takes the power first; what it began in is over then.
+    reboots = rule.off_meanwhile or rule.result in (rule.vm_states or ()) or action == "shelve"
     if restarted and reboots and vm_state == ACTIVE:
         return ACTIVE
     return STOPPED if reboots and vm_state in (ACTIVE, PAUSED) and power_state in POWER_STATES_OF[STOPPED] else vm_state
@@ -316,6 +343,8 @@ _WAYS = {
     SUSPENDED: "bootflow.compute.resume",
     RESCUED: "bootflow.compute.unrescue",
     RESIZED: "bootflow.compute.confirm_resize or bootflow.compute.revert_resize",
+    SHELVED: "bootflow.compute.unshelve",
+    SHELVED_OFFLOADED: "bootflow.compute.unshelve",
     SOFT_DELETED: "bootflow.compute.restore",
     ERROR: "bootflow.compute.reboot with bootflow_reboot_type: HARD, or bootflow.compute.rebuild where its disks are lost,",
 }

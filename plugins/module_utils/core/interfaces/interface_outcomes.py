@@ -4,7 +4,7 @@
 
 """Outcomes of attaching and detaching interfaces: from the answers of hosts to the errors of instances, and to the table that people read.
 
-An item has the fields of an interface when the operation began: ``port_id``, ``uuid`` and ``name`` of its instance, ``mac_address``, ``network``,
+An item has the fields of an interface when the operation began: ``port_id``, ``uuid``, ``name`` and ``host`` of its instance, ``mac_address``, ``network``,
 ``fixed_ips``, and ``new``, if this run made the port or took it from its guest.
 """
 
@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .. import errors
-from ..instances.verdicts.answer import silence
+from ..instances.verdicts.answer import Answer, error_of
 
 Item = t.Mapping[str, t.Any]
 Items = t.Sequence[Item]
@@ -121,23 +121,17 @@ class Results:
         ]
 
 
-def results_of(work: t.Mapping[str, Items], answers: t.Mapping[str, t.Mapping[str, t.Any]], operation: str) -> Results:
-    """Return the results of hosts.
-
-    :arg work: host -> its items. :arg answers: host -> the result of its task; empty, or of another operation: it returned nothing
-    """
+def results_of(items: t.Iterable[Item], answers: t.Mapping[str, Answer]) -> Results:
+    """Return the results of interfaces. :arg answers: of their hosts, by port; silence() where a host answered nothing"""
     results = Results()
-    for host, items in work.items():
-        answer = answers.get(host) or {}
-        silent = answer.get("operation") != operation
-        for item in items:
-            results.items.append({**item, "host": host})
-            errors_of_instance = results.of_instances.setdefault(item["uuid"], [])
-            problem = answer.get("problems", {}).get(item["port_id"])
-            if silent or problem:
-                error = errors.from_dict(silence(host)["error"] if silent else problem)
-                results.failed[item["port_id"]] = error
-                errors_of_instance.append(error)
-    done = {key for answer in answers.values() for key in answer.get("done") or ()}
-    results.done = done - set(results.failed)
+    for item in items:
+        answer = answers[item["port_id"]]
+        results.items.append(dict(item))
+        errors_of_instance = results.of_instances.setdefault(item["uuid"], [])
+        error = error_of(answer)
+        if error is not None:
+            results.failed[item["port_id"]] = error
+            errors_of_instance.append(error)
+        elif answer.get("changed"):
+            results.done.add(item["port_id"])
     return results

@@ -34,7 +34,7 @@ class Fields:
         self.data = data
         self.path = path
         self.problems = problems
-        self._taken: list[str] = []
+        self._read_names: list[str] = []
         self._refused: set[str] = set()
 
     def at(self, name: str) -> str:
@@ -58,7 +58,7 @@ class Fields:
 
     def raw(self, name: str) -> t.Any:
         """The value unchanged; None if it is missing."""
-        self._taken.append(name)
+        self._read_names.append(name)
         return self.data.get(name)
 
     def _value(self, name: str, default: t.Any) -> t.Any:
@@ -149,9 +149,9 @@ class Fields:
 
     def unknown(self) -> None:
         """Report every field that was not read."""
-        known = [name for name in self._taken if name not in self._refused]
+        known = [name for name in self._read_names if name not in self._refused]
         for name in self.data:
-            if name not in self._taken:
+            if name not in self._read_names:
                 self.problems.add(
                     self.at(str(name)),
                     InvalidInput(

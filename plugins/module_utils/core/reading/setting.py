@@ -361,7 +361,7 @@ class Table(t.Tuple[Setting, ...]):
     def named(self, name: str) -> Setting:
         return next(s for s in self if s.name == name)
 
-    def of(self, variables: t.Mapping[str, t.Any]) -> Values:
+    def read(self, variables: t.Mapping[str, t.Any]) -> Values:
         return Values(self, variables)
 
     def check(self, variables: t.Mapping[str, t.Any], path: str, problems: Problems) -> None:

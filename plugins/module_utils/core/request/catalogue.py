@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from ..errors import (
     BootflowError,
     FlavorNotFound,
-    ImageNotFound,
     InvalidInput,
     InvalidRequest,
     KeypairNotFound,
     NetworkNotFound,
     SubnetNotFound,
 )
+from ..images.resolve import LedgerImages, resolve
 from ..instances.server_groups import ServerGroup
 from ..model import Flavor, Image
 from ..networks.network import Network
@@ -53,6 +53,7 @@ class Catalogue:
     pci_aliases: t.Any = field(default_factory=dict)  # from core.resources.pci.request.parse_aliases
     # name: the errors of an image, which count only for requests that name it
     image_errors: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]] = field(default_factory=dict)
+    ledger_images: LedgerImages = field(default_factory=LedgerImages)  # that requests may name too
 
     def flavor(self, name_or_id: str) -> Flavor:
         """:raises FlavorNotFound: unknown, or disabled."""
@@ -66,12 +67,14 @@ class Catalogue:
             )
         return flavor
 
-    def image(self, name_or_id: str) -> Image:
-        """:raises ImageNotFound: unknown. :raises InvalidRequest: the errors of its entry in the catalogue."""
-        image = _find(self.images, name_or_id, "id")
-        if image is None:
-            raise ImageNotFound(image_id=name_or_id, remedy=suggestion(name_or_id, self.images, "bootflow_images"))
-        if image.name in self.image_errors:
+    def image(self, name_or_id: str, project: str | None = None) -> Image:
+        """The image of the inventory or of the ledger. :arg project: of the request; None: an administrator's
+
+        :raises ImageNotFound: unknown. :raises InvalidRequest: the errors of its entry in the catalogue.
+        :raises ImageAmbiguous, ImageNotReadable: see core.images.resolve.
+        """
+        image = resolve(name_or_id, self.images, self.ledger_images, project)
+        if image.name in self.image_errors and image is self.images.get(image.name):
             raise InvalidRequest(self.image_errors[image.name])
         return image
 
@@ -130,6 +133,7 @@ def parse_catalogue(
     server_groups: t.Any = None,
     pci_alias: t.Any = None,
     default_project: str = "default",
+    ledger_images: LedgerImages | None = None,
 ) -> Catalogue:
     """Read the catalogue from the variables bootflow_flavors, _images, _networks, _keypairs, _server_groups and _pci_alias.
 
@@ -137,6 +141,7 @@ def parse_catalogue(
     key pair is {name, public_key}, or in the keyed form just the public key. ``pci_alias`` is Nova's list.
 
     :arg default_project: the project of server groups that name none.
+    :arg ledger_images: images of the ledger, which requests may name too.
     :raises InvalidRequest: all errors, with paths below flavors, networks, keypairs, server_groups or pci_alias. Errors of an
     image are raised by Catalogue.image.
     """
@@ -150,6 +155,7 @@ def parse_catalogue(
         server_groups=read_server_groups(server_groups, default_project, problems),
         pci_aliases=read_pci_aliases(pci_alias, problems),
         image_errors=image_errors,
+        ledger_images=ledger_images or LedgerImages(),
     )
     problems.raise_if_any()
     return catalogue

@@ -186,7 +186,7 @@ class SecretsOfRequest:
         }
         self._read: dict[int, GuestSecrets] = {}
 
-    def of(self, project: str, name: str) -> t.Optional[GuestSecrets]:
+    def guest_secrets(self, project: str, name: str) -> t.Optional[GuestSecrets]:
         """The secrets of the instance of that name; None if the request no longer has its entry.
 
         :raises InvalidRequest: the entry changed since it was accepted, and its user data or files are invalid.

@@ -22,6 +22,7 @@ from ..errors import (
     VolumeSmallerThanMinDisk,
 )
 from ..guest.config_drive_rules import config_drive_wanted
+from ..images.snapshot_properties import is_layer
 from ..reading.formats import TRUE_WORDS
 from .later import later_properties
 
@@ -59,6 +60,9 @@ def image_errors(
         if root.volume_size is not None and root.volume_size < image.min_disk:
             yield VolumeSmallerThanMinDisk(volume_size=root.volume_size * GIB, image_min_disk=image.min_disk * GIB)
         return
+    if not image.has_bytes:
+        yield without_bytes(image)
+        return
     disk = flavor.root_gb * GIB
     if not disk:
         if not allow_zero_disk:
@@ -70,10 +74,19 @@ def image_errors(
                 remedy="Set its min_disk in bootflow_images: its virtual size (qemu-img info) in GiB, rounded up.",
             )
         return
-    if image.size is not None and image.size > disk:
+    if image.size is not None and image.size > disk and not is_layer(image.disk_format, image.properties):
         yield FlavorDiskSmallerThanImage(flavor_size=disk, image_size=image.size)
     elif image.min_disk * GIB > disk:
         yield FlavorDiskSmallerThanMinDisk(flavor_size=disk, image_min_disk=image.min_disk * GIB)
+
+
+def without_bytes(image: Image) -> ImageUnacceptable:
+    """Return the error of an image that is to become a disk, and has no bytes."""
+    return ImageUnacceptable(
+        image_id=image.name,
+        reason="it has no bytes: it is of an instance whose root is a volume, and maps snapshots of volumes",
+        remedy="Boot an instance from it, or make volumes of its snapshots.",
+    )
 
 
 def property_errors(properties: t.Mapping[str, t.Any]) -> t.Iterator[BootflowError]:

@@ -161,7 +161,7 @@ class _Entry:
         flavor, image = self._flavor(), self._image()
         devices = self._block_devices(image, max_count)
         # the source of the guest's properties: its image, or the image of its root volume
-        meta = image or root_image(devices, self.catalogue.image)
+        meta = image or root_image(devices, self._find_image)
         zone, host, node = self._zone()
         networks: tuple[NetworkRequest, ...] = ()
         if "networks" not in self.bad:
@@ -303,13 +303,17 @@ class _Entry:
         requested = self.text("image")
         if requested is not None:
             with self.problems.collect(self.at("image")):
-                return self.catalogue.image(requested)
+                return self._find_image(requested)
         elif "image" not in self.bad and not self.entry.get("block_device_mapping"):
             self.problems.add(
                 self.at("image"),
                 InvalidInput(message="Missing imageRef attribute: image", remedy="Name an image of bootflow_images."),
             )
         return None
+
+    def _find_image(self, name_or_id: str) -> Image:
+        """Return an image that the project of the entry sees. :raises BootflowError: see Catalogue.image()"""
+        return self.catalogue.image(name_or_id, self.text("project", self.options.default_project))
 
     def _zone(self) -> tuple[t.Optional[str], t.Optional[str], t.Optional[str]]:
         zone = host = node = None
@@ -409,7 +413,7 @@ class _Entry:
             root_device_name=name,
             path=self.at("block_device_mapping"),
             problems=self.problems,
-            find_image=self.catalogue.image,
+            find_image=self._find_image,
         )
 
     def _disk_config(self, image: t.Optional[Image], meta: t.Optional[Image], flavor: t.Optional[Flavor]) -> str:

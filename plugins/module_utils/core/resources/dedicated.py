@@ -51,7 +51,7 @@ class DedicatedRequest:
     disks: t.Sequence[WholeDiskRequest] = ()
 
     @classmethod
-    def of(cls, spec: _Requesting) -> DedicatedRequest:
+    def from_spec(cls, spec: _Requesting) -> DedicatedRequest:
         return cls(spec.numa_topology, tuple(spec.pci_requests), tuple(spec.whole_disks))
 
     def __bool__(self) -> bool:

@@ -179,14 +179,14 @@ class Fleet:
             cached = self._columns[name] = np.array(self.values(name), dtype=dtype)
         return cached
 
-    def groups(self, name: str, key: t.Callable[[HostState], t.Hashable], of: t.Sequence[str] = ()) -> Groups:
+    def groups(self, name: str, key: t.Callable[[HostState], t.Hashable], attributes: t.Sequence[str] = ()) -> Groups:
         """Hosts grouped by ``key`` (kept under ``name``): a rule in Python then runs once per group, not once per host.
 
-        :arg of: the attributes that ``key`` reads. If the hosts with equal ones are known, ``key`` runs once for each kind.
+        :arg attributes: the attributes that ``key`` reads. If the hosts with equal ones are known, ``key`` runs once for each kind.
         """
         cached_groups = self._groups.get(name)
         if cached_groups is None:
-            cached_groups = self._groups[name] = self._group(key, of)
+            cached_groups = self._groups[name] = self._group(key, attributes)
         return cached_groups
 
     def _group(self, key: t.Callable[[HostState], t.Hashable], attributes: t.Sequence[str]) -> Groups:
@@ -318,7 +318,7 @@ class Fleet:
             from ..resources import dedicated
             from ..resources.numa.topology import NUMALimits
 
-            request = dedicated.DedicatedRequest.of(spec)
+            request = dedicated.DedicatedRequest.from_spec(spec)
             allocation = dedicated.allocate(before.numa, before.pci, before.disks, request, NUMALimits.of_claim(limits))
             if allocation is not None:
                 self._dedicated[row] = _Dedicated(allocation.numa, allocation.free_pci, allocation.free_disks)

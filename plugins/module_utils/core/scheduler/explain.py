@@ -46,7 +46,7 @@ def explain(
     candidates = np.asarray(candidates, dtype=np.int64)
     for row in set(entries) - {int(r) for r in candidates}:
         entries[row]["rejected_by"] = outside(_why_outside(spec))
-    counts, rows, against = verdicts(fleet, spec, () if spec.forced else filters, candidates, entries)
+    counts, rows, against = verdicts(fleet, spec, binding(filters, spec), candidates, entries)
     for row in rows:
         entries[int(row)]["passed"] = True
     ordered = [int(r) for r in rows]
@@ -61,6 +61,11 @@ def explain(
         "hosts": [entries[row] for row in ordered + rest_rows],
         "nearest_miss": _nearest_miss(fleet, spec, filters, entries, against),
     }
+
+
+def binding(filters: t.Sequence[Filter], spec: RequestSpec) -> list[Filter]:
+    """Return the filters that a host has to pass: of a forced one only the filters that bind it too."""
+    return [f for f in filters if f.binds_forced and f.concerns(spec)] if spec.forced else list(filters)
 
 
 def verdicts(

@@ -15,6 +15,7 @@ import typing as t
 from dataclasses import dataclass, field, fields
 
 from ..errors import InvalidInput
+from ..networks.on_hosts import Reported
 from .aggregates import Aggregate
 
 if t.TYPE_CHECKING:
@@ -93,6 +94,7 @@ class HostState:
     numa_topology: HostNUMATopology | None = None  # with the claims' use; None: the host reported none
     pci_devices: t.Sequence[PciDevice] = ()  # free ones only
     free_disks: t.Sequence[t.Mapping[str, t.Any]] = ()  # free whole disks: {path, size_gb, medium}
+    networks: Reported = None  # type -> name -> whether it is active; None: not known
     instances: t.Mapping[str, str] = field(default_factory=dict)  # uuid -> flavor name; filled if a filter needs it
     metrics: t.Mapping[str, float] = field(default_factory=dict)  # name (cpu.percent...) -> last value
     stats: t.Mapping[str, t.Any] = field(default_factory=dict)
@@ -163,6 +165,7 @@ ON_DEMAND = {
     "numa_topology": "numa",
     "pci_devices": "pci",
     "free_disks": "pci",
+    "networks": "networks",
 }
 NEEDS = frozenset(ON_DEMAND.values())
 

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 
 from ..errors import NoValidHost
 from .columns import Column, Fleet, np
-from .explain import explain, summary, summary_text
+from .explain import binding, explain, summary, summary_text
 from .filters.base import Filter
+from .filters.compute_filter import ComputeFilter
+from .filters.network_filter import NetworkFilter
 from .filters.numa_topology_filter import NUMATopologyFilter
 from .options import SchedulerOptions
 from .registry import make_filters, make_weighers, user_classes
@@ -24,6 +26,19 @@ from .request_spec import RequestSpec
 from .smallest_change import enough_for
 from .weighers.base import Weigher
 from .weighing import Ranking
+
+#: What to do where hosts lack networks.
+MAKE_NETWORKS = (
+    "Create what is missing on hosts that are to have it, or correct the source in bootflow_networks;"
+    " then run bootflow.compute.heartbeat, so that the hosts report it."
+)
+#: Names of all filters that rejected hosts -> what to do about it, where that is not a change of the request.
+_REMEDIES = {
+    frozenset(
+        (ComputeFilter.name,)
+    ): "Bring hosts up, so that they report (bootflow.compute.heartbeat), or enable them (bootflow.compute.host).",
+    frozenset((NetworkFilter.name,)): MAKE_NETWORKS,
+}
 
 
 @dataclass(frozen=True)
@@ -64,7 +79,7 @@ class FilterCount:
 def select_destinations(fleet: Fleet, spec: RequestSpec, options: SchedulerOptions) -> list[Selection]:
     """A host for each instance of the request, consumed from the fleet in memory; all instances or none.
 
-    A forced host or node skips the filters, but keeps their limits: the claim still applies.
+    A forced host or node skips the filters, except for filters that bind it too, and keeps their limits: the claim still applies.
     Raises NoValidHost (with ``details``: filters, placed, requested, instance_uuid, decision) and leaves the fleet
     unchanged; InvalidInput for unknown names of filters and weighers.
     """
@@ -88,7 +103,7 @@ class Placement:
         self.rng = options.rng
         self._counts: list[tuple[Filter, int]] = []  # filters that were asked, and the hosts after each
         self._start = 0  # hosts before the first of them
-        self.taken: list[int] = []  # by the current call
+        self.chosen_rows: list[int] = []  # by the current call
         self._ranking: Ranking | None = None
         self._changed: int | None = None  # the host taken from since the ranking was last updated
         self._limits: dict[int, dict[str, t.Any]] = {}
@@ -117,11 +132,11 @@ class Placement:
         """A host for each of these instances, or for none: see select_destinations()."""
         if not uuids:
             return []
-        self.taken = []
+        self.chosen_rows = []
         try:
             return self._select(uuids)
         except BaseException:
-            for row in self.taken:
+            for row in self.chosen_rows:
                 self.fleet.consume(row, self.spec, -1)
             self._ranking = None
             raise
@@ -142,7 +157,7 @@ class Placement:
             row = ranking.pick(self._draw(ranking, uuids) if draws else 0)
             decisions.append(self._explain(uuid, ranking, row) if explains else None)
             self._take(row)
-        self._note_limits(self.taken)
+        self._note_limits(self.chosen_rows)
         alternates = self._alternates(ranking, uuids)
         return [
             Selection(
@@ -154,21 +169,19 @@ class Placement:
                 decision=self._with_alternates(decision, alternates),
                 node_id=node_id,
             )
-            for uuid, row, decision in zip(uuids, self.taken, decisions)
+            for uuid, row, decision in zip(uuids, self.chosen_rows, decisions)
             for host, nodename, node_id in (self.fleet.place(row),)
         ]
 
     def _take(self, row: int) -> None:
         self.fleet.consume(row, self.spec, limits=self._limits_of(row) if self.spec.takes_dedicated else None)
         self._changed = row
-        self.taken.append(row)
+        self.chosen_rows.append(row)
 
     def _filter_all(self, rows: Column) -> Column:
         """The hosts that pass all filters. Each filter runs on the hosts that passed those before it."""
         self._counts, self._start = [], len(rows)
-        if self.spec.forced:
-            return rows
-        for filter_ in self.filters:
+        for filter_ in binding(self.filters, self.spec):
             if not len(rows):
                 break
             rows = rows[filter_.evaluate(self.fleet, self.spec, rows).mask]
@@ -234,14 +247,14 @@ class Placement:
         if not wanted:
             return ()
         counts = self._counts, self._start
-        if len(self.taken) > 1:
+        if len(self.chosen_rows) > 1:
             self._filter_again(ranking)
             if len(ranking):
                 ranking.pick(self._draw(ranking, uuids))
         if len(ranking) and self.options.shuffle_best_same_weighed_hosts:
             ranking.shuffle_best(self._random(uuids))
         self._counts, self._start = counts
-        chosen = set(self.taken)
+        chosen = set(self.chosen_rows)
         alternates: list[Alternate] = []
         for position in ranking.order:
             row = int(ranking.rows[position])
@@ -270,7 +283,7 @@ class Placement:
 
     def _explain(self, uuid: str, ranking: Ranking | None, row: int | None) -> dict[str, t.Any] | None:
         most = self.options.explain_most
-        if not self.options.explain or (most is not None and len(self.taken) >= most):
+        if not self.options.explain or (most is not None and len(self.chosen_rows) >= most):
             return None
         return explain(self.fleet, self.spec, self.filters, self.candidates, uuid, ranking=ranking, chosen=row)
 
@@ -285,15 +298,15 @@ class Placement:
         decision = None
         if self.options.explain or (self.options.explain_failures and len(self.fleet)):
             decision = explain(self.fleet, self.spec, self.filters, self.candidates, uuid)
-        remaining = requested - len(self.taken)
+        remaining = requested - len(self.chosen_rows)
         if decision is not None and decision["nearest_miss"] and remaining > 1:
             self._of_each(decision["nearest_miss"], remaining)
         overview = None if decision is None or not decision["hosts"] else summary(decision)
         parts = ["There are not enough hosts available."]
-        if self.taken:
+        if self.chosen_rows:
             parts.append(
                 "There is room for %d of the %d instances of this entry, which are placed together or not at all."
-                % (len(self.taken), requested)
+                % (len(self.chosen_rows), requested)
             )
         if self.why_none:
             parts.append(self.why_none)
@@ -307,13 +320,13 @@ class Placement:
             )
         change = overview and overview["nearest_miss"] and overview["nearest_miss"]["smallest_change"]
         remedy = "Smallest change: %s. With --check the same boot explains each host." % change if change else None
-        if overview is not None and {rejection["filter"] for rejection in overview["rejected"]} == {"ComputeFilter"}:
-            remedy = "Bring hosts up, so that they report (bootflow.compute.heartbeat), or enable them (bootflow.compute.host)."
+        if overview is not None:
+            remedy = _REMEDIES.get(frozenset(r["filter"] for r in overview["rejected"] if r["filter"]), remedy)
         return NoValidHost(
             reason=" ".join(parts),
             remedy=remedy,
             filters=[{"name": c.name, "start": c.start, "end": c.end} for c in self.counts],
-            placed=len(self.taken),
+            placed=len(self.chosen_rows),
             requested=requested,
             instance_uuid=uuid,
             decision=decision,
@@ -329,7 +342,7 @@ class Placement:
             return
         change["text"] = "for the next of the %d instances that found no host, %s" % (remaining, change["text"])
         row = next(int(r) for r in self.candidates if self.fleet.place(int(r))[:2] == (near["host"], near["node"]))
-        placed = self.taken.count(row)
+        placed = self.chosen_rows.count(row)
         more = enough_for(self.fleet, self.spec, row, self.filters, remaining, self._limits_of(row), placed)
         if more:
             change["text"] += "; for %s, %s more free there" % (

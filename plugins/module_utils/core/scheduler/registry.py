@@ -39,6 +39,7 @@ from .filters.io_ops_filter import AggregateIoOpsFilter, IoOpsFilter
 from .filters.isolated_hosts_filter import IsolatedHostsFilter
 from .filters.json_filter import JsonFilter
 from .filters.metrics_filter import MetricsFilter
+from .filters.network_filter import NetworkFilter
 from .filters.num_instances_filter import AggregateNumInstancesFilter, NumInstancesFilter
 from .filters.numa_topology_filter import NUMATopologyFilter
 from .filters.pci_passthrough_filter import PciPassthroughFilter
@@ -77,6 +78,7 @@ ENABLED_FILTERS: tuple[type[Filter], ...] = (
     NUMATopologyFilter,
     PciPassthroughFilter,
     WholeDiskFilter,
+    NetworkFilter,
 )
 BUILTIN_FILTERS: tuple[type[Filter], ...] = (
     *ENABLED_FILTERS,

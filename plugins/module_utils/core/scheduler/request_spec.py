@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..instances.server_groups import ServerGroup
 from ..model import Flavor
+from ..networks.on_hosts import HostNetwork
 
 if t.TYPE_CHECKING:
     from ..disks.whole_disks import WholeDiskRequest
@@ -43,6 +44,7 @@ class RequestSpec:
     numa_topology: GuestNUMATopology | None = None  # as requested, not yet fitted to a host
     pci_requests: t.Sequence[PciRequest] = ()
     whole_disks: t.Sequence[WholeDiskRequest] = ()
+    networks: t.Sequence[HostNetwork] = ()  # that a host must have; managed ones are made there
     is_bfv: bool = False  # booted from a volume: the flavor's root disk is not used
     zero_disk_gb: int = 0  # what the root disk of a flavor with root_gb 0 can become
 

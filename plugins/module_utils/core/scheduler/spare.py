@@ -61,9 +61,9 @@ def _without(fleet: Fleet, host: str, loads: Loads, options: SchedulerOptions) -
             fillings.append(filling)
             candidates, why_none = _candidates(fleet, homeless)
             filling.fill(candidates, spec.num_instances, why_none)
-            for uuid, row in zip(spec.instance_uuids, filling.taken):
+            for uuid, row in zip(spec.instance_uuids, filling.chosen_rows):
                 moved.append({"instance_uuid": uuid, "host": fleet.hosts[row].host, "node": fleet.hosts[row].nodename})
-            for uuid in spec.instance_uuids[len(filling.taken) :]:
+            for uuid in spec.instance_uuids[len(filling.chosen_rows) :]:
                 refusal = filling.refusal(uuid)
                 stuck.append({"instance_uuid": uuid, "reason": refusal.message, "filters": refusal.details["filters"]})
     finally:

@@ -73,7 +73,7 @@ def how_many(fleet: Fleet, spec: RequestSpec, options: SchedulerOptions, limit: 
     make_weighers(options, user)  # reports a wrong name even if the answer does not depend on it
     rows, why_none = _candidates(fleet, spec)
     if spec.forced:
-        filters = [f for f in filters if f.name in _OF_THE_CLAIM]
+        filters = [f for f in filters if f.binds_forced or f.name in _OF_THE_CLAIM]
         spec = replace(spec, force_host=None, force_node=None)
     asked = [f for f in filters if f.concerns(spec)]
     count = _Count(fleet, spec, options, filters, asked, rows)
@@ -211,7 +211,7 @@ class _Count:
         filling = Filling(self.fleet, self.spec, self.options, self.filters)
         try:
             filling.fill(self.candidates, most)
-            return np.bincount(np.array(filling.taken, dtype=np.int64), minlength=len(self.fleet))
+            return np.bincount(np.array(filling.chosen_rows, dtype=np.int64), minlength=len(self.fleet))
         finally:
             filling.undo()
 
@@ -265,7 +265,7 @@ class Filling(Placement):
         """Take from the fleet for at most ``most`` instances; undo() releases them."""
         self.candidates, self.why_none = candidates, why_none
         ranking = Ranking(self.fleet, self.spec, self._filter_all(candidates), self.weighers)
-        while len(self.taken) < most:
+        while len(self.chosen_rows) < most:
             self._filter_again(ranking)
             if not len(ranking):
                 break
@@ -273,9 +273,9 @@ class Filling(Placement):
             self._take(row)
 
     def undo(self) -> None:
-        for row in reversed(self.taken):
+        for row in reversed(self.chosen_rows):
             self.fleet.consume(row, self.spec, -1)
-        self.taken = []
+        self.chosen_rows = []
 
     def refusal(self, uuid: str) -> NoValidHost:
         """Why the next instance found no host."""

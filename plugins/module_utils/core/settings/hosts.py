@@ -10,7 +10,7 @@ import json
 import typing as t
 
 from ..disks.image_checks import VMDK_CREATE_TYPES
-from ..disks.local import CLEARS, FILE_SYSTEMS
+from ..disks.local import CLEARS, FILE_SYSTEMS, QCOW2, RAW
 from ..disks.logical_volumes import checked_lvm_name
 from ..disks.stores.registry import DEFAULT, NAMES
 from ..disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
@@ -207,7 +207,7 @@ COMPUTE = Table(
             Kind("a range of ports, FIRST-LAST", _ports, "str"),
             "49216-49279",
             "Ports that other hosts must be able to reach on this one. While instances move, the host listens on one of them for each run:"
-            " it offers disks there (`resize`, `migrate`), or lets guests in (`live_migrate`).",
+            " it offers disks there (`resize`, `migrate`), or lets guests in (`live_migrate`). So it does for each large image that it receives or gives.",
         ),
         Setting(
             "virt_type",
@@ -252,6 +252,19 @@ COMPUTE = Table(
             "File system of ephemeral disks whose block device names none; `none`: they are not formatted. The host needs the"
             " program (`xfs`: xfsprogs).",
             choices=FILE_SYSTEMS,
+        ),
+        Setting(
+            "snapshot_image_format",
+            str,
+            help="Format of the images that the playbook `snapshot` makes of this host's instances, as Nova's setting.",
+            choices=(QCOW2, RAW),
+            default_text="that of the disk",
+        ),
+        Setting(
+            "snapshot_compression",
+            bool,
+            False,
+            "Images of snapshots with the format qcow2 are compressed: they are smaller, and take longer, as Nova's setting.",
         ),
         Setting(
             "disk_medium",

@@ -270,6 +270,13 @@ RUN = Table(
             default_text="the user (AWX: `awx_user_name`)",
         ),
         Setting(
+            "image_relay",
+            bool,
+            True,
+            "Hosts that lack a large image give it to each other while they receive it, at their `bootflow_copy_ports`, so that it leaves the controller,"
+            " or the web server, once. `false`: each host gets it by itself.",
+        ),
+        Setting(
             "notify_on_state_change",
             str,
             "none",
@@ -303,7 +310,8 @@ RUN = Table(
             "hosts",
             list,
             help="Playbooks `boot` and `whatif`: compute hosts, or groups of them, that may get new instances. Playbook `power_sync`, and `list`"
-            " with `bootflow_list_refresh`: the hosts that are asked. Ansible's `--limit` would leave out localhost, where the ledger is, and is"
+            " with `bootflow_list_refresh`: the hosts that are asked. Playbook `image_precache`: the hosts that get"
+            " the images. Ansible's `--limit` would leave out localhost, where the ledger is, and is"
             " refused without it.",
             default_text="all",
         ),

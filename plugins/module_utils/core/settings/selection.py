@@ -24,7 +24,7 @@ MISSING_OK = Setting(
     "missing_ok",
     bool,
     False,
-    "Playbooks `delete` and `volume_delete`: what is named and does not exist is not an error.",
+    "Playbooks `delete`, `volume_delete` and `image_delete`: what is named and does not exist is not an error.",
 )
 
 DELETION = Table(
@@ -58,6 +58,18 @@ DELETION = Table(
 
 LISTING = Table(
     (Setting("list_events", bool, False, "Playbook `list`: return each instance's journal.", option="events"),)
+)
+
+PRECACHE = Table(
+    (
+        Setting(
+            "precache_images",
+            list,
+            help="Playbook `image_precache`: images (of `bootflow_images` or of the ledger), by name or id, that compute hosts (or only `bootflow_hosts`) get.",
+            option="names",
+            required=True,
+        ),
+    )
 )
 
 HOSTS = Table(
@@ -106,7 +118,13 @@ OPERATION = Table(
             "rebuild_image",
             str,
             help="Playbook `rebuild`: the image of `bootflow_images` that the local disks are made from, by name or id; without it, each"
-            " instance's own.",
+            " instance's own. A root volume that was made from another image is written again from this one.",
+        ),
+        Setting(
+            "revert_image",
+            str,
+            help="Playbook `revert`: the snapshot or backup of the instance that its root disk goes back to, by name or id (required). `%(name)s` in it is the"
+            " name of the instance.",
         ),
         Setting(
             "admin_password",
@@ -127,6 +145,66 @@ OPERATION = Table(
             help="Playbook `rescue`: the admin password of the rescued guests.",
             default_text="one is generated for each",
             secret=True,
+        ),
+        Setting(
+            "snapshot_name",
+            str,
+            help="Playbook `snapshot`: the name of the image (required). `%(name)s` in it is the name of the instance, and has to be there for several.",
+        ),
+        Setting(
+            "snapshot_store",
+            str,
+            help="Playbooks `snapshot`, `create_backup` and `shelve`: the store of `bootflow_image_stores` that gets the image.",
+            default_text="the first one",
+        ),
+        Setting(
+            "snapshot_properties",
+            dict,
+            help="Playbooks `snapshot` and `create_backup`: properties of the image, texts; they take precedence over inherited ones.",
+        ),
+        Setting(
+            "backup_name",
+            str,
+            help="Playbook `create_backup`: the name of the image (required). `%(name)s` in it is the name of the instance, and has to be there for several;"
+            " `%(date)s` is the time of the backup, as in 2026-11-29T16:09:49Z.",
+        ),
+        Setting(
+            "backup_type",
+            str,
+            help="Playbook `create_backup`: the type of the backup (required), as daily or weekly. Each type has its own rotation.",
+        ),
+        Setting(
+            "backup_rotation",
+            int,
+            help="Playbook `create_backup`: how many backups of this type each instance keeps (required). 0: the new one is deleted, too.",
+            least=0,
+        ),
+        Setting(
+            "shelved_offload_time",
+            int,
+            0,
+            "How long a shelved instance stays on its host. 0: it leaves the host at once; -1: it stays; else the playbook `shelve_offload` without a"
+            " selection takes it from the host afterwards. An instance whose root is a volume leaves at once.",
+            least=-1,
+            unit="seconds",
+        ),
+        Setting(
+            "unshelve_availability_zone",
+            str,
+            help="Playbook `unshelve`: the availability zone of offloaded instances from now on.",
+            default_text="the one that each has",
+        ),
+        Setting(
+            "unshelve_unpin",
+            bool,
+            False,
+            "Playbook `unshelve`: the availability zone that offloaded instances have does not bind them any more.",
+        ),
+        Setting(
+            "unshelve_host",
+            str,
+            help="Playbook `unshelve`: the compute host that offloaded instances come to.",
+            default_text="the scheduler chooses",
         ),
     )
 )

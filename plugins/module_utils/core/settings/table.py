@@ -12,6 +12,7 @@ from ..reading.nearest import nearest
 from ..reading.setting import PREFIX, Setting
 from .apply import APPLY, FOLLOW
 from .hosts import HOST
+from .images import IMAGE_DELETION, IMAGE_EXPORT, IMAGE_SELECTION, IMAGE_STORES, IMAGE_WORK
 from .live import LIVE, LIVE_TARGET
 from .names import strangers
 from .request import REQUEST, SHIPPED_IMAGES
@@ -29,12 +30,21 @@ from .selection import (
     LOCK,
     MOVE,
     OPERATION,
+    PRECACHE,
     RESET,
     SELECTION,
     WHATIF,
 )
 from .storage import STORAGE
-from .volumes import CROSS_AZ_ATTACH, VOLUME, VOLUME_DELETION, VOLUME_SCHEDULER, VOLUME_SELECTION, VOLUME_WORK
+from .volumes import (
+    CROSS_AZ_ATTACH,
+    VOLUME,
+    VOLUME_DELETION,
+    VOLUME_SCHEDULER,
+    VOLUME_SELECTION,
+    VOLUME_UPLOAD,
+    VOLUME_WORK,
+)
 
 #: (title, text above the table, settings); a variable is listed in the first section that has it
 SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
@@ -56,9 +66,26 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
         "Read for each host; see [live-migration.md](live-migration.md).",
         (*LIVE, *LIVE_TARGET),
     ),
-    ("Volumes", "", (*VOLUME_WORK, *VOLUME, *VOLUME_SCHEDULER, *CROSS_AZ_ATTACH, *VOLUME_SELECTION, *VOLUME_DELETION)),
+    (
+        "Images of the ledger",
+        "See [images.md](images.md).",
+        (*IMAGE_STORES, *IMAGE_WORK, *IMAGE_SELECTION, *IMAGE_DELETION, *IMAGE_EXPORT),
+    ),
+    (
+        "Volumes",
+        "",
+        (
+            *VOLUME_WORK,
+            *VOLUME,
+            *VOLUME_SCHEDULER,
+            *CROSS_AZ_ATTACH,
+            *VOLUME_SELECTION,
+            *VOLUME_DELETION,
+            *VOLUME_UPLOAD,
+        ),
+    ),
     ("Of a storage host", "Read for each host.", STORAGE),
-    ("Hosts and audits", "", (*AUDIT, *HOSTS)),
+    ("Hosts and audits", "", (*AUDIT, *HOSTS, *PRECACHE)),
     ("What if", "Of the playbook `whatif`, see [whatif.md](whatif.md); it reads the variables of a boot too.", WHATIF),
     (
         "Selecting instances (list, delete, operations such as stop)",

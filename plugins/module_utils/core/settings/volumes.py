@@ -124,6 +124,25 @@ VOLUME_WORK = Table(
     )
 )
 
+VOLUME_UPLOAD = Table(
+    (
+        Setting(
+            "volume_uploads",
+            REQUESTS,
+            help="Playbook `volume_upload_image`: images of volumes, each with `name` (of the image) and `volume` (name or id), both required,"
+            " `disk_format` (`raw`, `qcow2`), `store` (the first of `bootflow_image_stores` by default), `visibility` (`private`, `public`,"
+            " `community`), `protected`, `force` (of a volume in use too).",
+            required=True,
+        ),
+        Setting(
+            "enable_force_upload",
+            bool,
+            False,
+            "Playbook `volume_upload_image`: `force` counts; without it, images of volumes in use are refused, as Cinder's setting.",
+        ),
+    )
+)
+
 VOLUME_SELECTION = Table(
     (
         Setting("volume_names", list, help="Names of volumes to list or delete."),

@@ -235,9 +235,12 @@ QEMU_GONE = Event(
 )
 UNBIND_HOST = Event(
     "unbind_host",
-    "The build moves to another host. The reservation stays, and the former host's target is removed.",
+    "The build moves to another host, or the instance has left its host. The reservation, or the attachment, stays, and the former host's target is"
+    " removed.",
     (
         Rule(attach_status=(RESERVED,), connection=(NONE,)),
+        Rule(attach_status=(ATTACHED,), export=(NONE,), connection=(NONE,)),
+        Rule(attach_status=(ATTACHED,), connection=(NONE,), to={"export": ENDING}),
         Rule(attach_status=_HALF, export=(NONE,), connection=(NONE,), to={"attach_status": ATTACHING}),
         Rule(attach_status=_HALF, connection=(NONE,), to={"attach_status": ATTACHING, "export": ENDING}),
     ),

@@ -18,8 +18,10 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..amounts import GIB
+from ..disks.image_urls import host_of
 from ..errors import (
     BootflowError,
+    ImageNotReadable,
     InvalidAvailabilityZone,
     InvalidInput,
     InvalidSnapshot,
@@ -29,6 +31,7 @@ from ..errors import (
     VolumeNotFound,
     VolumeTypeNotFound,
 )
+from ..images.snapshot_properties import is_layer
 from ..model import Image
 from ..reading.formats import to_boolean
 from ..reading.nearest import field_suggestion
@@ -139,14 +142,27 @@ def check_image(image: Image, size: int) -> None:
     """Check an image of the catalogue against the volume's size in GB. :raises InvalidInput: (400)
 
     An image without a size in the catalogue is measured on the host.
+    :raises ImageNotReadable: it has no bytes, or only a store of a host has it: storage hosts take part in no round of images.
     """
+    if not image.has_bytes:
+        raise ImageNotReadable(
+            image_id=image.name,
+            reason="it has no bytes: it is of an instance whose root is a volume",
+            remedy="Make volumes of the snapshots that its property block_device_mapping names.",
+        )
+    if host_of(image.url):
+        raise ImageNotReadable(
+            image_id=image.name,
+            reason="only a store of host %s has it, and volumes are not made from there" % host_of(image.url),
+            remedy="Export it (bootflow.compute.image_export), and import the file into a store of the kind controller or shared.",
+        )
     if image.status != "active":
         raise InvalidInput(
             reason="Image %s is not active." % image.id,
             remedy="Set status: active in bootflow_images once it is there.",
         )
     gigabytes = -(-(image.size or 0) // GIB)
-    if gigabytes > size:
+    if gigabytes > size and not is_layer(image.disk_format, image.properties):
         raise InvalidInput(
             reason="Size of specified image %sGB is larger than volume size %sGB." % (gigabytes, size),
             remedy="Request %d GiB or more." % gigabytes,

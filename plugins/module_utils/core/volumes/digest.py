@@ -41,7 +41,7 @@ class VolumeDigest:
         self.data = dict(data)
 
     @classmethod
-    def of(cls, requested: t.Mapping[str, t.Any]) -> VolumeDigest:
+    def from_request(cls, requested: t.Mapping[str, t.Any]) -> VolumeDigest:
         """:arg requested: create_request.fields_of() of an entry."""
         return cls({name: _plain(name, requested.get(name)) for name in _FIELDS})
 
@@ -57,7 +57,7 @@ class VolumeDigest:
 
         :arg resolved: the same entry with ids for the names in it.
         """
-        wanted = VolumeDigest.of(requested).data
+        wanted = VolumeDigest.from_request(requested).data
         texts = []
         for name, before in self.data.items():
             now = wanted.get(name)

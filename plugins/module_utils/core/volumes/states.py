@@ -224,6 +224,34 @@ def roll_detaching() -> Transition:
     return Transition({"status": (DETACHING,)}, {"status": IN_USE})
 
 
+# --- images of volumes ---------------------------------------------------------------------------------------------
+
+
+def check_upload(volume: Volume, force: bool = False, enable_force_upload: bool = False) -> Transition:
+    """The first step of making an image of a volume. :raises InvalidVolume: (400) the status; the text is Cinder's.
+
+    :arg force: also of a volume in use. Without ``enable_force_upload`` it is ignored, as in Cinder.
+    source: Cinder's API.copy_volume_to_image (2026)
+    """
+    allowed = (AVAILABLE, IN_USE) if force and enable_force_upload else (AVAILABLE,)
+    if volume.status not in allowed:
+        remedy = "Volume %s is %s: wait until that is done." % (volume.id, volume.status)
+        if volume.status == IN_USE:
+            remedy = (
+                "Detach volume %s; or write force: true and set bootflow_enable_force_upload: true, for an image as after a power cut."
+                % volume.id
+            )
+        raise InvalidVolume(
+            reason="Volume %s status must be %s" % (volume.id, any_of(allowed)), remedy=remedy, volume_id=volume.id
+        )
+    return Transition({"status": allowed}, {"status": UPLOADING, "previous_status": volume.status})
+
+
+def status_after_upload(attach_status: str | None) -> str:
+    """The status after that, whatever became of the image. source: Cinder's volume_update_status_based_on_attachment"""
+    return IN_USE if attach_status == ATTACHED else AVAILABLE
+
+
 # --- snapshots -----------------------------------------------------------------------------------------------------
 
 
@@ -282,6 +310,7 @@ ENDS: dict[str, End] = {
     "create": End(AVAILABLE, ERROR),
     "delete": End(DELETED, ERROR_DELETING),
     "extend": End(None, ERROR_EXTENDING),
+    "reimage": End(IN_USE, ERROR),
     "snapshot_create": End(AVAILABLE, ERROR),
     "snapshot_delete": End(DELETED, ERROR_DELETING),
 }

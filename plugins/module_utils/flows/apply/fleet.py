@@ -134,8 +134,8 @@ def rehearse(tx: Transaction, file: File) -> Plan:
     :raises PruneRefused: it deletes too many. :raises InvalidRequest: see accept.accept(). :raises OverQuota: of what it resizes.
     :raises InstanceIsLocked, InstanceBusy: what has to be deleted.
     """
-    found = _read(tx, file)
-    plan = found.plan
+    planned = _read(tx, file)
+    plan = planned.plan
     pruned = [c for c in plan.to_do if c.kind == DELETE and c.how != planning.NEVER_RAN]
     if len(pruned) > file.prune_max:
         raise errors.PruneRefused(
@@ -143,15 +143,17 @@ def rehearse(tx: Transaction, file: File) -> Plan:
             most=file.prune_max,
             names=operation.some([c.name for c in pruned]),
         )
-    _check_volumes(tx, file, found)
+    _check_volumes(tx, file, planned)
     if file.moves is not None:
-        cold.check_quota(tx, dataclasses.replace(file.moves, flavors=_flavors(file, found)), [*found.movers.values()])
-    for uuid, mover in found.movers.items():  # they count with their new flavor for the quota of what is booted
+        cold.check_quota(
+            tx, dataclasses.replace(file.moves, flavors=_flavors(file, planned)), [*planned.movers.values()]
+        )
+    for uuid, mover in planned.movers.items():  # they count with their new flavor for the quota of what is booted
         instances.write(tx, [uuid], **{n: mover.spec["flavor"][n] for n in ("vcpus", "memory_mb")})
     plan = _with_volumes(tx, plan)
     changes = _with_addresses(tx, file, plan.changes)  # as it is done: what is deleted and booted comes later
-    delete.rehearse(tx, gone(plan))
-    accepted = accept.accept(tx, file.requests, dataclasses.replace(file.options, follow=True))
+    delete.rehearse(tx, instances_to_delete(plan))
+    accepted = accept.accept(tx, file.requests, dataclasses.replace(file.options, keep_built_instances=True))
     rows = instances.select_live(tx, uuids=[*accepted.created, *accepted.resumed])
     fit = {(r.project, r.display_name) for r in rows}
     booted = [c for c in plan.to_do if c.kind in (BOOT, REPLACE)]
@@ -161,7 +163,7 @@ def rehearse(tx: Transaction, file: File) -> Plan:
 
 def _with_volumes(tx: Transaction, plan: Plan) -> Plan:
     """The plan whose deletions name the volumes that are deleted with the instances."""
-    doomed = life.deleted_with(tx, gone(plan))
+    doomed = life.deleted_with(tx, instances_to_delete(plan))
     changes = [
         dataclasses.replace(c, how=", ".join(filter(None, (c.how, and_volumes(doomed[str(c.uuid)])))))
         if c.done and c.kind == DELETE and c.uuid in doomed
@@ -176,10 +178,10 @@ def _wanted_interface(path: str, entry: t.Mapping[str, t.Any]) -> WantedInterfac
     return WantedInterface(path, str(entry["instance"]), NetworkRequest(**asked))
 
 
-def _beside(changes: t.Iterable[Change]) -> list[t.Mapping[str, t.Any]]:
+def _existing_interfaces(changes: t.Iterable[Change]) -> list[t.Mapping[str, t.Any]]:
     """Return the interfaces in addition to the attached ones, each once. They come first: existing interfaces are theirs."""
-    of_networks = {(c.uuid, c.interface.get("network")): c.beside for c in changes}
-    return [each for its in of_networks.values() for each in its]
+    of_networks = {(c.uuid, c.interface.get("network")): c.existing_interfaces for c in changes}
+    return [entry for entries in of_networks.values() for entry in entries]
 
 
 def _with_addresses(tx: Transaction, file: File, changes: t.Sequence[Change]) -> list[Change]:
@@ -187,32 +189,32 @@ def _with_addresses(tx: Transaction, file: File, changes: t.Sequence[Change]) ->
     attached = {i: c for i, c in enumerate(changes) if c.done and c.kind == ATTACH_INTERFACE}
     if not attached:
         return list(changes)
-    wanted = [_wanted_interface("", each) for each in _beside(attached.values())]
+    wanted = [_wanted_interface("", entry) for entry in _existing_interfaces(attached.values())]
     wanted += [_wanted_interface(str(i), c.interface) for i, c in attached.items()]
     risen = [str(c.uuid) for c in changes if c.done and c.steps and (c.steps[0] in BEFORE_DEVICES or c.early)]
     if risen:
         instances.write(tx, risen, vm_state=states.ACTIVE)
-    gone = [str(c.interface["port_id"]) for c in changes if c.done and c.kind == DETACH_INTERFACE]
-    if gone:  # their places in the quota, and their addresses, are free by then
-        ports.begin_leaving(tx, gone)
-        ports.end_leaving(tx, gone)
+    leaving_ports = [str(c.interface["port_id"]) for c in changes if c.done and c.kind == DETACH_INTERFACE]
+    if leaving_ports:  # their places in the quota, and their addresses, are free by then
+        ports.begin_leaving(tx, leaving_ports)
+        ports.end_leaving(tx, leaving_ports)
     known_hosts = file.moves.known_hosts if file.moves is not None else None
     options = file.options
     try:
         begun = interfaces.begin_attach(tx, wanted, options.networks, None, known_hosts, options.quotas)
         why = {r.request.path: r.error.paragraph for r in begun.refused}
     except errors.InvalidRequest as e:
-        why = {str(each["path"]): "%s %s" % (each["message"], each["remedy"]) for each in e.errors}
+        why = {str(problem["path"]): "%s %s" % (problem["message"], problem["remedy"]) for problem in e.errors}
     return [planning.not_done(c, why[str(i)], later=True) if str(i) in why else c for i, c in enumerate(changes)]
 
 
-def _check_volumes(tx: Transaction, file: File, found: _Read) -> None:
+def _check_volumes(tx: Transaction, file: File, planned: _Read) -> None:
     """:raises InvalidRequest: volumes to attach that do not exist."""
     problems = Problems()
-    wanted = [c for c in found.plan.to_do if c.kind == ATTACH]
+    wanted = [c for c in planned.plan.to_do if c.kind == ATTACH]
     known = {v.id for v in volumes.select(tx, ids={str(c.volume["volume"]) for c in wanted})} if wanted else set()
     for change in wanted:
-        with problems.collect("instances[%d].block_device_mapping" % found.entries[change.project, change.name]):
+        with problems.collect("instances[%d].block_device_mapping" % planned.entries[change.project, change.name]):
             if change.volume["volume"] not in known:
                 raise errors.VolumeNotFound(
                     volume_id=change.volume["volume"], remedy="volume_list shows the volumes of the project."
@@ -225,7 +227,7 @@ def _no_quota(change: Change) -> Change:
     return dataclasses.replace(change, kind="quota", what=planning.NOT_BOOTED, how=what, done=False)
 
 
-def gone(plan: Plan) -> list[str]:
+def instances_to_delete(plan: Plan) -> list[str]:
     """The instances that are deleted before the boot."""
     return [str(c.uuid) for c in plan.to_do if c.kind in (DELETE, REPLACE)]
 
@@ -236,15 +238,15 @@ def begin(tx: Transaction, file: File) -> Begun:
     :raises InstanceIsLocked: another user has locked one of them meanwhile.
     """
     runs.renew(tx)
-    found = _read(tx, file, locked=True)
+    planned = _read(tx, file, locked=True)
     begun = Begun()
     fields: dict[Key, list[str]] = {}
-    for change in found.plan.to_do:
+    for change in planned.plan.to_do:
         key = (change.project, change.name)
         if change.kind == LIVE:
             fields.setdefault(key, []).append(change.field)
         elif change.kind == LOCK:
-            _lock(tx, file.requests[found.entries[key]], found.rows[key])
+            _lock(tx, file.requests[planned.entries[key]], planned.rows[key])
         elif change.kind == ATTACH:
             begun.attach.append(dict(change.volume))
         elif change.kind == DETACH:
@@ -252,27 +254,29 @@ def begin(tx: Transaction, file: File) -> Begun:
         elif change.kind == DETACH_INTERFACE:
             begun.detach_interfaces.append(dict(change.interface))
         for step in change.steps if change.uuid is not None else ():
-            its = begun.operations.setdefault(REBUILD_EARLY if step == REBUILD and change.early else step, [])
-            its += [] if change.uuid in its else [str(change.uuid)]
+            uuids = begun.operations.setdefault(REBUILD_EARLY if step == REBUILD and change.early else step, [])
+            uuids += [] if change.uuid in uuids else [str(change.uuid)]
         begun.changed = begun.changed or change.kind in (LIVE, LOCK)
-    attached = [c for c in found.plan.to_do if c.kind == ATTACH_INTERFACE]
-    begun.attach_interfaces = [dict(each) for each in (*_beside(attached), *(c.interface for c in attached))]
-    begun.flavors = {uuid: flavor.name for uuid, flavor in _flavors(file, found).items()}
-    _redefine(tx, file, found, fields)
+    attached = [c for c in planned.plan.to_do if c.kind == ATTACH_INTERFACE]
+    begun.attach_interfaces = [
+        dict(entry) for entry in (*_existing_interfaces(attached), *(c.interface for c in attached))
+    ]
+    begun.flavors = {uuid: flavor.name for uuid, flavor in _flavors(file, planned).items()}
+    _redefine(tx, file, planned, fields)
     return begun
 
 
 def resizes(tx: Transaction, file: File) -> dict[str, str]:
     """Return uuid -> flavor of the instances to resize, except the ones whose volumes are detached first. Writes nothing."""
-    found = _read(tx, file)
-    detached = {c.uuid for c in found.plan.to_do if c.kind == DETACH}
-    return {u: flavor.name for u, flavor in _flavors(file, found).items() if u not in detached}
+    planned = _read(tx, file)
+    detached = {c.uuid for c in planned.plan.to_do if c.kind == DETACH}
+    return {u: flavor.name for u, flavor in _flavors(file, planned).items() if u not in detached}
 
 
-def _flavors(file: File, found: _Read) -> dict[str, Flavor]:
+def _flavors(file: File, planned: _Read) -> dict[str, Flavor]:
     """uuid -> flavor of the instances that are resized."""
-    mine = [c for c in found.plan.to_do if c.kind == RESIZE]
-    return {str(c.uuid): file.requests[found.entries[c.project, c.name]].flavor for c in mine}
+    resize_changes = [c for c in planned.plan.to_do if c.kind == RESIZE]
+    return {str(c.uuid): file.requests[planned.entries[c.project, c.name]].flavor for c in resize_changes}
 
 
 def record(tx: Transaction, file: File) -> bool:
@@ -281,15 +285,15 @@ def record(tx: Transaction, file: File) -> bool:
     A volume that was attached by hand and never was in the file is not detached: see core.apply.plan.
     """
     runs.renew(tx)
-    found = _read(tx, file, locked=True)
-    left = {(c.project, c.name) for c in found.plan.changes}
+    planned = _read(tx, file, locked=True)
+    differing = {(c.project, c.name) for c in planned.plan.changes}
     fields = {
-        k: its
-        for k, index in found.entries.items()
-        if k in found.rows and k not in left and _is_built(found.rows[k])
-        if (its := [f for f in RECORDED if found.rows[k].digest.get(f) != found.digests[index][f]])
+        k: changed_fields
+        for k, index in planned.entries.items()
+        if k in planned.rows and k not in differing and _is_built(planned.rows[k])
+        if (changed_fields := [f for f in RECORDED if planned.rows[k].digest.get(f) != planned.digests[index][f]])
     }
-    _redefine(tx, file, found, fields)
+    _redefine(tx, file, planned, fields)
     return bool(fields)
 
 
@@ -302,15 +306,15 @@ def _is_lost(row: Instance) -> bool:
     return _is_built(row) and row.vm_state in planning.UP and not is_reported(row)
 
 
-def _redefine(tx: Transaction, file: File, found: _Read, fields: t.Mapping[Key, t.Iterable[str]]) -> None:
+def _redefine(tx: Transaction, file: File, planned: _Read, fields: t.Mapping[Key, t.Iterable[str]]) -> None:
     redefine.write(
         tx,
         [
             redefine.New(
-                found.rows[k],
-                found.entries[k],
-                file.requests[found.entries[k]],
-                found.digests[found.entries[k]],
+                planned.rows[k],
+                planned.entries[k],
+                file.requests[planned.entries[k]],
+                planned.digests[planned.entries[k]],
                 tuple(sorted(set(names))),
             )
             for k, names in sorted(fields.items())
@@ -380,7 +384,7 @@ def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -
     dead = runs.dead_among(tx, [r.run_id for r in doubtful.values()]) if doubtful else set()
     changes = list(plan.changes) if doubtful else []
     for i, change in enumerate(changes):
-        row, its = doubtful.get(str(change.uuid)), _begins(change)
+        row, first_operation = doubtful.get(str(change.uuid)), _begins(change)
         if row is None or not change.done:
             continue
         if change.kind in (BOOT, REPLACE) and accept.is_another_runs(tx, row, dead) and not accept.is_deleted(row):
@@ -388,10 +392,10 @@ def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -
             changes[i] = dataclasses.replace(
                 planning.not_done(change, busy.paragraph, later=True), what=planning.NOT_BOOTED
             )
-        if its is None:
+        if first_operation is None:
             continue
         try:
-            operation.check(tx, its, row, dead, known if change.kind != DELETE else None)
+            operation.check(tx, first_operation, row, dead, known if change.kind != DELETE else None)
         except (errors.InstanceBusy, errors.InstanceInvalidState, errors.ComputeHostNotFound) as e:
             if row.task_state is not None or isinstance(e, errors.ComputeHostNotFound):
                 changes[i] = planning.not_done(change, e.paragraph, later=True)
@@ -420,8 +424,8 @@ def _attachable(tx: Transaction, file: File, plan: Plan, rows: t.Mapping[Key, In
     why: dict[int, errors.BootflowError | None] = {}
 
     def wanted(kind: str) -> dict[int, tuple[Instance, t.Mapping[str, t.Any]]]:
-        mine = {i: c for i, c in enumerate(plan.changes) if c.done and c.kind == kind}
-        return {i: (rows[c.project, c.name], c.volume) for i, c in mine.items()}
+        pending = {i: c for i, c in enumerate(plan.changes) if c.done and c.kind == kind}
+        return {i: (rows[c.project, c.name], c.volume) for i, c in pending.items()}
 
     detached, attached = wanted(DETACH), wanted(ATTACH)
     if detached:
@@ -447,20 +451,20 @@ def _begins(change: Change) -> operation.Operation | None:
     return _KINDS.get(step) or find(step, "HARD")
 
 
-def _judged(tx: Transaction, file: File, found: _Read) -> _Read:
+def _judged(tx: Transaction, file: File, planned: _Read) -> _Read:
     """Drop resizes that are not possible, so they do not block the rest."""
-    flavors = _flavors(file, found)
+    flavors = _flavors(file, planned)
     if not flavors or file.moves is None:
-        return found
-    rows = [r for r in found.rows.values() if r.uuid in flavors]
-    detached = {str(c.uuid) for c in found.plan.to_do if c.kind == DETACH}
+        return planned
+    rows = [r for r in planned.rows.values() if r.uuid in flavors]
+    detached = {str(c.uuid) for c in planned.plan.to_do if c.kind == DETACH}
     wanted = dataclasses.replace(file.moves, flavors=flavors)
     movers, refused = cold.judge(tx, wanted, rows, detached)
     why = {uuid: "cannot be resized, %s" % e.message for uuid, e in refused.items()}
     changes = [
-        planning.not_done(c, why[c.uuid]) if c.kind == RESIZE and c.uuid in why else c for c in found.plan.changes
+        planning.not_done(c, why[c.uuid]) if c.kind == RESIZE and c.uuid in why else c for c in planned.plan.changes
     ]
-    return dataclasses.replace(found, plan=dataclasses.replace(found.plan, changes=tuple(changes)), movers=movers)
+    return dataclasses.replace(planned, plan=dataclasses.replace(planned.plan, changes=tuple(changes)), movers=movers)
 
 
 def _rows(tx: Transaction, file: File) -> dict[Key, Instance]:
@@ -531,7 +535,7 @@ def _present(
     attached = attachments.of_instances(tx, [r.uuid for r in rows.values()])
     in_error = [r.uuid for r in rows.values() if r.vm_state == states.ERROR]
     torn = history.whose_last_failed(tx, in_error, OF_DISKS)
-    has, loses = (ports.ports_of(tx, sorted(followed), leaving=each) for each in (False, True))
+    has, loses = (ports.ports_of(tx, sorted(followed), leaving=is_leaving) for is_leaving in (False, True))
     half_attached = history.whose_last_failed(tx, sorted(followed), (interfaces.ATTACH.action,))
     unsure = any(r.vm_state == states.RESIZED or _is_lost(r) for r in rows.values())
     away = silent_hosts(tx) if unsure else set()
@@ -545,7 +549,7 @@ def _present(
             digest=row.digest,
             launched=row.launched_at is not None,
             away=row.host in away,
-            lost=_is_lost(row) and row.host not in away,
+            domain_missing=_is_lost(row) and row.host not in away,
             torn=row.uuid in torn,
             config_drive=bool(row.config_drive),
             deleting=row.task_state in (states.DELETING, states.SOFT_DELETING),
@@ -572,5 +576,7 @@ def _volumes(
         words = {str(d["uuid"]) for d in digest.get(BLOCK_DEVICES) or () if planning.is_data_volume(d)}
         if words:
             by_project.setdefault(digest["project"], set()).update(words)
-    found = {w: v for p, words in sorted(by_project.items()) for w, v in volumes.find(tx, sorted(words), p).items()}
-    return {word: v.id for word, v in found.items()}, {v.id: v.name for v in found.values() if v.name}
+    volume_by_word = {
+        w: v for p, words in sorted(by_project.items()) for w, v in volumes.find(tx, sorted(words), p).items()
+    }
+    return {word: v.id for word, v in volume_by_word.items()}, {v.id: v.name for v in volume_by_word.values() if v.name}

@@ -120,16 +120,16 @@ def _exports(tx: Transaction, rows: t.Sequence[Attachment], and_itself: bool) ->
     if not rows:
         return []
     known = attachments.volumes_of(tx, rows)
-    found = [(r, t.cast(PlacedVolume, known[r.volume_id])) for r in rows if r.volume_id in known]
-    pools = backends.at_pool_hosts(tx, sorted({v.pool_host for _r, v in found}))
+    placed_rows = [(r, t.cast(PlacedVolume, known[r.volume_id])) for r in rows if r.volume_id in known]
+    pools = backends.at_pool_hosts(tx, sorted({v.pool_host for _r, v in placed_rows}))
     of_volume = attachments.exported_of(tx, known)
     result = []
-    for row, volume in found:
-        there = [o for o in of_volume.get(volume.id, ()) if o.id != row.id and o.initiator]
+    for row, volume in placed_rows:
+        others_of_volume = [o for o in of_volume.get(volume.id, ()) if o.id != row.id and o.initiator]
         own = {str(row.initiator)} if and_itself else set()
-        others = {normal_name(str(o.initiator)): str(o.initiator) for o in there}
+        others = {normal_name(str(o.initiator)): str(o.initiator) for o in others_of_volume}
         strangers = {others[name] for name in set(others) - {normal_name(name) for name in own}}
-        login = and_itself and not any(_serves(o, row) for o in there)
+        login = and_itself and not any(_serves(o, row) for o in others_of_volume)
         backend = pools.get(volume.pool_host)
         result.append(
             Export(
@@ -146,7 +146,7 @@ def _exports(tx: Transaction, rows: t.Sequence[Attachment], and_itself: bool) ->
                 pool_host=volume.pool_host,
                 instance_uuid=row.instance_uuid,
                 mode=row.attach_mode,
-                iqn=next((o.iqn for o in (row, *there) if o.iqn), ""),
+                iqn=next((o.iqn for o in (row, *others_of_volume) if o.iqn), ""),
             )
         )
     return result

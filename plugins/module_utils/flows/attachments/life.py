@@ -16,6 +16,7 @@ from ...core import errors
 from ...core.volumes import attach_rules, attachment, model, names, pool_hosts, states
 from ...core.volumes.attachment import DONE, IDLE, NONE, ON_THE_WAY
 from ...core.volumes.connectors.registry import CONNECTOR_TYPES
+from ...core.volumes.reimage import UNDER_WAY
 from ...ledger.compute import history, instances, nodes
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, backends, deletions, volume_history, volumes
@@ -47,13 +48,19 @@ def reserve(
     :raises InvalidVolumeAttachMode: an unknown mode, or a read-only volume.
     :raises VolumeLocked: another run works on another attachment of the volume.
     """
-    there = attachments.of_volumes(tx, [volume_row.id]).get(volume_row.id, [])
+    volume_attachments = attachments.of_volumes(tx, [volume_row.id]).get(volume_row.id, [])
     making = volume_row.instance_uuid == instance_uuid and volume_row.status in (states.CREATING, states.DOWNLOADING)
     if not making:
-        check_not_reserved(volume_row, there, instance_uuid)
+        check_not_reserved(volume_row, volume_attachments, instance_uuid)
         together = check_others(tx, volume_row, instance_uuid)
         transition = attach_rules.check_attach_to_instance(
-            volumes.to_volume(volume_row), instance_uuid, there, instance_zone, cross_az_attach, mode, together
+            volumes.to_volume(volume_row),
+            instance_uuid,
+            volume_attachments,
+            instance_zone,
+            cross_az_attach,
+            mode,
+            together,
         )
         _swap_or_raise(tx, volume_row, transition)
     reservation = Reservation(
@@ -97,8 +104,8 @@ def _check_not_copied(tx: Transaction, volume_row: VolumeRow) -> None:
     """
     if volume_row.status != states.AVAILABLE or not volume_row.pool_host:
         return
-    found = volumes.being_created_from(tx, [volume_row.id])
-    rows = volumes.select(tx, ids=[reader for reader, *_more in found]) if found else []
+    creations = volumes.being_created_from(tx, [volume_row.id])
+    rows = volumes.select(tx, ids=[reader for reader, *_more in creations]) if creations else []
     alive = volumes.live_runs(tx, rows)
     names = [r.name or r.id for r in rows if r.run_id in alive]
     if names and not backends.is_thin(tx, volume_row.pool_host):
@@ -108,9 +115,11 @@ def _check_not_copied(tx: Transaction, volume_row: VolumeRow) -> None:
         )
 
 
-def check_not_reserved(volume_row: VolumeRow, there: t.Sequence[model.Attachment], instance_uuid: str) -> None:
+def check_not_reserved(
+    volume_row: VolumeRow, volume_attachments: t.Sequence[model.Attachment], instance_uuid: str
+) -> None:
     """Reject a volume created for another instance, which is available for a moment before it is attaching."""
-    for other in there:
+    for other in volume_attachments:
         if other.instance_uuid != instance_uuid and other.attach_status == states.RESERVED:
             raise errors.InvalidVolume(
                 reason="Volume status must be available to reserve, but the status is %s." % states.RESERVED,
@@ -129,7 +138,9 @@ def _swap_or_raise(tx: Transaction, volume_row: VolumeRow, transition: states.Tr
 
 def resume(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
     """Adopt the attachments of half-built instances, and their volumes that are on the way."""
-    rows = attachments.select(tx, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, beside=False, lock=True)
+    rows = attachments.select(
+        tx, instance_uuids=instance_uuids, attach_statuses=ON_THE_WAY, on_second_host=False, lock=True
+    )
     attachments.apply(tx, rows, attachment.RESUME, run_id=tx.run.id)
     volumes.take_ownership(tx, {r.volume_id for r in rows})
 
@@ -158,12 +169,12 @@ def bind_waiting(tx: Transaction, connectors: Connectors) -> list[str]:
     Scheduling cannot do this: its transaction has locked nodes, and volumes are never locked after nodes. If a run is
     killed in between, the next one binds them here.
     """
-    found = attachments.instances_to_bind(tx)
-    if not found:
+    places = attachments.instances_to_bind(tx)
+    if not places:
         return []
-    known = {where: connectors(where[0], nodes.node_facts(tx, *where)) for where in sorted(set(found.values()))}
-    bind_hosts(tx, {uuid: known[where] for uuid, where in found.items()})
-    return sorted(found)
+    known = {where: connectors(where[0], nodes.node_facts(tx, *where)) for where in sorted(set(places.values()))}
+    bind_hosts(tx, {uuid: known[where] for uuid, where in places.items()})
+    return sorted(places)
 
 
 def bind_hosts(tx: Transaction, connectors: t.Mapping[str, Connector]) -> None:
@@ -174,7 +185,7 @@ def bind_hosts(tx: Transaction, connectors: t.Mapping[str, Connector]) -> None:
     """
     statuses = (*ON_THE_WAY, states.ATTACHED)
     rows = attachments.select(
-        tx, instance_uuids=connectors, run_id=tx.run.id, attach_statuses=statuses, beside=False, lock=True
+        tx, instance_uuids=connectors, run_id=tx.run.id, attach_statuses=statuses, on_second_host=False, lock=True
     )
     rows = [r for r in rows if r.attach_status != states.ATTACHED or r.connection == NONE]
     known = attachments.volumes_of(tx, rows)
@@ -228,6 +239,14 @@ def unbind_hosts(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
     attachments.apply(tx, rows, attachment.UNBIND_HOST)
 
 
+def unbind_lost(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
+    """Unbind instances without a host from lost hosts, which are cut off. The volumes stay attached."""
+    rows = attachments.select(
+        tx, instance_uuids=instance_uuids, attach_statuses=(states.ATTACHED,), connected=False, lock=True
+    )
+    attachments.apply(tx, rows, attachment.UNBIND_HOST)
+
+
 # --- connected -------------------------------------------------------------------------------------------------------
 
 
@@ -271,9 +290,9 @@ def disconnected(tx: Transaction, ids: t.Iterable[str]) -> None:
     A volume that a guest had is detached by this, and stays.
     """
     rows = attachments.select(tx, ids=ids, lock=True)
-    taken = _keep_volumes(tx, [r for r in rows if r.attach_status == states.ATTACHED])
+    attached_rows = _keep_volumes(tx, [r for r in rows if r.attach_status == states.ATTACHED])
     others = [r for r in rows if r.attach_status != states.ATTACHED]
-    rows = attachments.apply(tx, [*taken, *others], attachment.DISCONNECTED, run_id=tx.run.id)
+    rows = attachments.apply(tx, [*attached_rows, *others], attachment.DISCONNECTED, run_id=tx.run.id)
     _end(tx, rows)
 
 
@@ -281,8 +300,12 @@ def hosts_cleaned(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> No
     """The hosts have nothing of these instances, nor of their volumes: exports to them end. {(host, instance's uuid)}"""
     rows = attachments.select(tx, instance_uuids={uuid for _host, uuid in cleaned}, lock=True) if cleaned else []
     rows = [r for r in rows if (r.attached_host, r.instance_uuid) in cleaned]
-    for event in (attachment.DISCONNECTED, attachment.LEFT_HOST):  # of no state both
-        attachments.apply(tx, [r for r in rows if event.admits(r.state)], event)
+    attachments.apply(tx, [r for r in rows if attachment.DISCONNECTED.admits(r.state)], attachment.DISCONNECTED)
+    attached_rows = [r for r in rows if attachment.LEFT_HOST.admits(r.state)]
+    if attached_rows:
+        attached_rows = attachments.apply(tx, attached_rows, attachment.LEFT_HOST)
+        placed = instances.placed_on(tx, {r.instance_uuid for r in attached_rows})
+        attachments.apply(tx, [r for r in attached_rows if r.instance_uuid not in placed], attachment.UNBIND_HOST)
 
 
 # --- ended -----------------------------------------------------------------------------------------------------------
@@ -311,17 +334,21 @@ def end_with_instances(tx: Transaction, instance_uuids: t.Iterable[str]) -> None
 
 def deleted_with(tx: Transaction, instance_uuids: t.Collection[str]) -> dict[str, list[str]]:
     """uuid -> the names of the volumes that are deleted with the instance, where all of these are. Asked before they are marked."""
-    rows = [r for r in attachments.select(tx, instance_uuids=instance_uuids, beside=False) if r.delete_on_termination]
+    rows = [
+        r
+        for r in attachments.select(tx, instance_uuids=instance_uuids, on_second_host=False)
+        if r.delete_on_termination
+    ]
     known = attachments.volumes_of(tx, rows)
     users = attachments.of_volumes(tx, known) if known else {}
     needed = deletions.needed(tx, known)
-    found: dict[str, list[str]] = {}
+    volume_names: dict[str, list[str]] = {}
     for row in rows:
         if row.volume_id in needed:
             continue
-        if {each.instance_uuid for each in users.get(row.volume_id, ())} <= set(instance_uuids):
-            found.setdefault(row.instance_uuid, []).append(known[row.volume_id].name or row.volume_id)
-    return {uuid: sorted(names) for uuid, names in found.items()}
+        if {user.instance_uuid for user in users.get(row.volume_id, ())} <= set(instance_uuids):
+            volume_names.setdefault(row.instance_uuid, []).append(known[row.volume_id].name or row.volume_id)
+    return {uuid: sorted(names) for uuid, names in volume_names.items()}
 
 
 def storage_hosts_of(tx: Transaction, instance_uuids: t.Collection[str]) -> set[str]:
@@ -335,12 +362,12 @@ def storage_hosts_by_instance(tx: Transaction, instance_uuids: t.Collection[str]
     """uuid -> its part of storage_hosts_of(); instances without any are left out."""
     rows = attachments.select(tx, instance_uuids=instance_uuids) if instance_uuids else []
     known = attachments.volumes_of(tx, rows)
-    found: dict[str, set[str]] = {}
+    storage_hosts: dict[str, set[str]] = {}
     for row in rows:
         volume = known.get(row.volume_id)
         if volume is not None and volume.pool_host and (row.export != NONE or row.delete_on_termination):
-            found.setdefault(row.instance_uuid, set()).add(volumes.host_of(volume.pool_host))
-    return found
+            storage_hosts.setdefault(row.instance_uuid, set()).add(volumes.host_of(volume.pool_host))
+    return storage_hosts
 
 
 def cut_off_ended(tx: Transaction, hosts: t.Collection[str]) -> None:
@@ -374,8 +401,12 @@ def _keep_volumes(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachm
 
 
 def unexported(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
-    """Mark these as unexported. Attachments that are to end do so."""
-    _end(tx, attachments.apply(tx, rows, attachment.UNEXPORTED))
+    """Mark these as unexported. Attachments that are to end do so. No run works any more on volumes of instances without a host."""
+    ended = attachments.apply(tx, rows, attachment.UNEXPORTED)
+    attachments.release_ownership(
+        tx, [r.id for r in ended if r.attach_status == states.ATTACHED and r.attached_host is None]
+    )
+    _end(tx, ended)
 
 
 def release_instances(tx: Transaction, instance_uuids: t.Iterable[str]) -> None:
@@ -414,12 +445,12 @@ def _end(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
         deletions.delete(tx, doomed - set(needed))
 
 
-def _status_with(left: t.Collection[Attachment]) -> str:
+def _status_with(remaining: t.Collection[Attachment]) -> str:
     """The status of a volume with these remaining attachments."""
-    found = {r.attach_status for r in left} - {states.DETACHED}
-    if states.ATTACHED in found:
+    statuses = {r.attach_status for r in remaining} - {states.DETACHED}
+    if states.ATTACHED in statuses:
         return states.IN_USE
-    return states.ATTACHING if found else states.AVAILABLE
+    return states.ATTACHING if statuses else states.AVAILABLE
 
 
 def _never_placed(volume: VolumeRow) -> bool:
@@ -433,8 +464,14 @@ def _release(tx: Transaction, ids: t.Sequence[str], status: str) -> None:
     busy = (states.RESERVED, states.ATTACHING, states.DETACHING, states.IN_USE)
     values: dict[str, t.Any] = {"attach_status": attach_status}
     if status == states.AVAILABLE:
-        # One whose extension failed, or is not over, is what it was before that, but not attached any more.
-        extending = {"status": (states.EXTENDING, states.ERROR_EXTENDING)}
-        volumes.swap(tx, ids, extending, previous_status=states.AVAILABLE, **values)
+        # One whose extension failed, or is not over, or of which an image is made, is what it was before that, but not attached any more.
+        at_work = {"status": (states.EXTENDING, states.ERROR_EXTENDING, states.UPLOADING)}
+        volumes.swap(tx, ids, at_work, previous_status=states.AVAILABLE, **values)
+        # The content of one that was written again, and is not done, is not known.
+        torn = {"attach_status": (states.ATTACHED,)}
+        for expected in ({"status": (states.ERROR,)}, {"status": UNDER_WAY, "previous_status": (states.ERROR,)}):
+            volumes.swap(
+                tx, ids, {**torn, **expected}, status=states.ERROR, previous_status=None, run_id=None, **values
+            )
         values["run_id"] = None
     volumes.swap(tx, ids, {"status": busy}, status=status, **values)

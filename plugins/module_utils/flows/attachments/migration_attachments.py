@@ -71,14 +71,14 @@ def _second_reservation(row: Attachment, pool_host: str | None) -> Reservation:
         mode=row.attach_mode,
         storage_host=pool_hosts.extract_host(pool_host, "host") if pool_host else None,
         ready=True,
-        beside=True,
+        on_second_host=True,
     )
 
 
 def on_destination(tx: Transaction, host: str, uuids: t.Iterable[str]) -> list[Attachment]:
     """Return the attachments to the destination ``host`` of instances that this run migrates."""
     return attachments.select(
-        tx, instance_uuids=uuids, attached_host=host, run_id=tx.run.id, attach_statuses=ON_THE_WAY, beside=True
+        tx, instance_uuids=uuids, attached_host=host, run_id=tx.run.id, attach_statuses=ON_THE_WAY, on_second_host=True
     )
 
 
@@ -97,7 +97,7 @@ def take_over(tx: Transaction, uuids: t.Iterable[str]) -> None:
 
 def end_on_destination(tx: Transaction, uuids: t.Iterable[str]) -> None:
     """End the attachments to the destinations: the guests of these instances stay on their source hosts."""
-    rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=ON_THE_WAY, beside=True, lock=True)
+    rows = attachments.select(tx, instance_uuids=uuids, attach_statuses=ON_THE_WAY, on_second_host=True, lock=True)
     life.end_beside(tx, rows)
 
 

@@ -92,20 +92,33 @@ def adopt(tx: Transaction, uuids: t.Iterable[str]) -> list[Attachment]:
     return attachments.apply(tx, rows, attachment.RESUME, run_id=tx.run.id)
 
 
+def adopt_attachments(tx: Transaction, ids: t.Collection[str]) -> None:
+    """Adopt these attachments, whose volumes are to be disconnected from their hosts, and connected again."""
+    rows = attachments.select(tx, ids=ids, attach_statuses=(states.ATTACHED,), lock=True) if ids else []
+    attachments.apply(tx, rows, attachment.RESUME, run_id=tx.run.id)
+
+
 def adopt_unconnected(
-    tx: Transaction, places: t.Mapping[str, str | None], connectors: life.Connectors, gone: t.Collection[str] = ()
+    tx: Transaction,
+    places: t.Mapping[str, str | None],
+    connectors: life.Connectors,
+    without_domain: t.Collection[str] = (),
 ) -> list[str]:
     """Adopt the attachments that a fault left without a connection, to connect them to the hosts of these locked instances.
 
     :arg places: uuid -> host of the instance
-    :arg gone: instances whose domains their hosts have lost. A session of QEMU ended with its domain.
+    :arg without_domain: instances whose domains their hosts have lost. A session of QEMU ended with its domain.
     :raises InvalidVolume, VolumeLocked: another host may still be connected, or another run works on a volume.
     Returns the uuids of the instances that have such attachments.
     """
-    of_gone = attachments.select(tx, instance_uuids=gone, attach_statuses=(states.ATTACHED,)) if gone else []
+    attached_rows = (
+        attachments.select(tx, instance_uuids=without_domain, attach_statuses=(states.ATTACHED,))
+        if without_domain
+        else []
+    )
     ended = {
         r.id: r.instance_uuid
-        for r in of_gone
+        for r in attached_rows
         if not connector_type(r.connector).host_logs_in and attachment.QEMU_GONE.admits(r.state)
     }
     uuids = sorted({*ended.values(), *(r.instance_uuid for r in _unconnected_attachments(tx, places))})

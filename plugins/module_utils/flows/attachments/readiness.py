@@ -32,21 +32,21 @@ class Prospects:
 def prospects(tx: Transaction, instance_uuids: t.Iterable[str]) -> Prospects:
     """Sort these instances; an instance without volumes is ready."""
     wanted = sorted(set(instance_uuids))
-    found = Prospects()
+    result = Prospects()
     rows = attachments.of_instances(tx, wanted)
     known = attachments.volumes_of(tx, [r for group in rows.values() for r in group])
     for uuid in wanted:
         group = rows.get(uuid, [])
         problems = [p for p in (_problem(r, known.get(r.volume_id)) for r in group) if p is not None]
         if problems:
-            found.failed[uuid] = problems[0]
+            result.failed[uuid] = problems[0]
         elif all(_is_ready(r, known[r.volume_id]) for r in group):
-            found.ready.add(uuid)
+            result.ready.add(uuid)
         else:
-            found.waiting.add(uuid)
-    if found.failed:
-        _add_causes(tx, found.failed.values())
-    return found
+            result.waiting.add(uuid)
+    if result.failed:
+        _add_causes(tx, result.failed.values())
+    return result
 
 
 def _add_causes(tx: Transaction, problems: t.Collection[errors.BootflowError]) -> None:

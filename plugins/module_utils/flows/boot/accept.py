@@ -77,7 +77,9 @@ class AcceptOptions:
     networks: t.Mapping[str, Network] = field(default_factory=dict)  # by id and by name
     max_local_block_devices: int = MAX_LOCAL_BLOCK_DEVICES
     short_domain_names: bool = False
-    follow: bool = False  # of the playbook apply: built instances, and builds of other runs, stay as they are
+    keep_built_instances: bool = (
+        False  # of the playbook apply: built instances, and builds of other runs, stay as they are
+    )
     volumes: BootVolumeOptions = field(default_factory=BootVolumeOptions)
 
 
@@ -113,27 +115,27 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     for row in living.values():
         made.setdefault((row.project, row.digest["name"]), set()).add(row.display_name)
     wanted = names.with_existing(made).by_request
-    found = _sort(tx, entries, digests, wanted, living, options, refusals)
-    delete.withdraw(tx, found.replaced)
+    sorted_rows = _sort(tx, entries, digests, wanted, living, options, refusals)
+    delete.withdraw(tx, sorted_rows.replaced)
     try:
-        _fit_quota(tx, entries, wanted, found.new, options.quotas)
+        _fit_quota(tx, entries, wanted, sorted_rows.new, options.quotas)
     except errors.BootflowError as e:
         refusals.add(_quota_path(entries, e), e)
-    had_disks = instances.disks_of(tx, [r.uuid for r in found.resume])
-    planned = _plan(tx, entries, found.new, had_disks, options, refusals)
-    _enter_groups(tx, entries, found.new, options.quotas, refusals)
+    had_disks = instances.disks_of(tx, [r.uuid for r in sorted_rows.resume])
+    planned = _plan(tx, entries, sorted_rows.new, had_disks, options, refusals)
+    _enter_groups(tx, entries, sorted_rows.new, options.quotas, refusals)
     refusals.raise_if_any()
-    changes = redefine.in_place(tx, entries, digests, found.changes)
+    changes = redefine.in_place(tx, entries, digests, sorted_rows.changes)
     altered = {c["uuid"] for c in changes}
     accepted = Accepted(
-        unchanged=[r.uuid for r in found.done if r.uuid not in altered],
-        updated=[r.uuid for r in found.done if r.uuid in altered],
+        unchanged=[r.uuid for r in sorted_rows.done if r.uuid not in altered],
+        updated=[r.uuid for r in sorted_rows.done if r.uuid in altered],
         changes=changes,
-        replaced=[r.display_name for r in found.replaced],
-        drift=found.drift,
+        replaced=[r.display_name for r in sorted_rows.replaced],
+        drift=sorted_rows.drift,
     )
     writer = _Writer(tx, planned, options, ids)
-    for index, (plan, digest, new) in enumerate(zip(planned, digests, found.new)):
+    for index, (plan, digest, new) in enumerate(zip(planned, digests, sorted_rows.new)):
         if not new:
             continue
         try:
@@ -146,9 +148,9 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     refusals.raise_if_any()
     accepted.reservation_id, accepted.created = writer.write()
     with_volumes = {u for u, disks in had_disks.items() if any(d["kind"] == VOLUME for d in disks)}
-    _take_over(tx, found.resume, with_volumes, options, refusals)
+    _take_over(tx, sorted_rows.resume, with_volumes, options, refusals)
     refusals.raise_if_any()
-    accepted.resumed = [r.uuid for r in found.resume]
+    accepted.resumed = [r.uuid for r in sorted_rows.resume]
     return accepted
 
 
@@ -166,36 +168,36 @@ def _sort(
     never_placed = [r.uuid for r in living.values() if _never_placed(r)]
     with_volumes = attachments.of_instances(tx, never_placed) if never_placed else {}
     known = names_of_ids(options.networks)
-    found = _Sorted([], [], [], [], [], {})
+    result = _Sorted([], [], [], [], [], {})
     asked: set[tuple[str, str]] = set()
     for index, (request, digest, names) in enumerate(zip(entries, digests, wanted)):
         path = "instances[%d].name" % index
-        there = [living[request.project, n] for n in names if (request.project, n) in living]
+        namesakes = [living[request.project, n] for n in names if (request.project, n) in living]
         replaced = set()
-        for row in there:
+        for row in namesakes:
             difference = expand.difference(row.digest, digest, known)
             with refusals.collect(path):
-                if options.follow and _is_left(tx, row, difference, dead):
-                    found.done.append(row)
+                if options.keep_built_instances and _is_left(tx, row, difference, dead):
+                    result.done.append(row)
                     continue
                 if difference and _never_placed(row) and row.uuid not in with_volumes:
                     _check_not_locked(tx, row)
-                    found.replaced.append(row)
+                    result.replaced.append(row)
                     replaced.add(row.display_name)
                     continue
                 _check_same(tx, row, difference, dead)
-                (found.done if _is_done(row) else found.resume).append(row)
+                (result.done if _is_done(row) else result.resume).append(row)
                 if difference.in_place:
                     _check_not_locked(tx, row)
-                    found.changes.append((row, index))
+                    result.changes.append((row, index))
                 if difference.drift:
-                    found.drift.setdefault(difference.drift, []).append(row.display_name)
+                    result.drift.setdefault(difference.drift, []).append(row.display_name)
         for name in names:
             if (request.project, name) in asked:
                 refusals.add(path, _asked_twice(name))
             asked.add((request.project, name))
-        found.new.append([n for n in names if (request.project, n) not in living or n in replaced])
-    return found
+        result.new.append([n for n in names if (request.project, n) not in living or n in replaced])
+    return result
 
 
 def names_of_ids(networks: t.Mapping[str, Network]) -> dict[str, str]:
@@ -217,11 +219,13 @@ def _plan(
 
     :arg had_disks: of the instances that are resumed.
     """
-    kept = {str(d["volume_id"]) for disks in had_disks.values() for d in disks if d.get("volume_id")}
-    if kept or any(names and volumes_requested(r) for r, names in zip(entries, new)):
+    resumed_volume_ids = {str(d["volume_id"]) for disks in had_disks.values() for d in disks if d.get("volume_id")}
+    if resumed_volume_ids or any(names and volumes_requested(r) for r, names in zip(entries, new)):
         from . import boot_volumes
 
-        return boot_volumes.read(tx, entries, new, options.volumes, options.max_local_block_devices, refusals, kept)
+        return boot_volumes.read(
+            tx, entries, new, options.volumes, options.max_local_block_devices, refusals, resumed_volume_ids
+        )
     planned = [Planned(request) for request in entries]
     most = options.max_local_block_devices
     for index, (request, names) in enumerate(zip(entries, new)):
@@ -241,11 +245,11 @@ def _quota_path(entries: t.Sequence[ServerRequest], error: errors.BootflowError)
 
 def _living(tx: Transaction, names: expand.Names) -> dict[tuple[str, str], Instance]:
     """Return the living instances that have one of the names, by project and name."""
-    found = {}
+    rows_by_name = {}
     for project, possible in sorted(names.by_project().items()):
         for row in instances.select_live(tx, names=possible, project=project, lock=True):
-            found[row.project, row.display_name] = row
-    return found
+            rows_by_name[row.project, row.display_name] = row
+    return rows_by_name
 
 
 def _asked_twice(name: str) -> errors.BootflowError:
@@ -386,10 +390,10 @@ def _usage(tx: Transaction, projects: t.Collection[str], limits: t.Mapping[str, 
     limited = {p: names for p in projects if (names := quotas.limited(limits, p))}
     if not limited:
         return {}
-    found = instances.usage(tx, limited)
+    usage = instances.usage(tx, limited)
     with_ports = [p for p, names in limited.items() if quotas.PORTS in names]
     used = instances.ports_in_use(tx, with_ports) if with_ports else {}
-    return {p: {**found[p], quotas.PORTS: used.get(p, 0)} for p in limited}
+    return {p: {**usage[p], quotas.PORTS: used.get(p, 0)} for p in limited}
 
 
 def _enter_groups(

@@ -36,9 +36,9 @@ from ...ledger.storage import backends as storage_backends
 from ...ledger.storage.snapshots import SnapshotRow
 from ...ledger.storage.volumes import VolumeRow
 from ..attachments import life
-from ..volumes import accept
+from ..volumes import accept, dead_uploads
 from ..volumes.requests import VolumeSettings
-from .planned import VOLUME, BootVolumeOptions, Planned, VolumeToCreate, anonymous
+from .planned import VOLUME, BootVolumeOptions, Planned, VolumeToCreate
 
 
 def read(
@@ -48,31 +48,33 @@ def read(
     options: BootVolumeOptions,
     max_local_block_devices: int,
     refusals: Problems,
-    kept: t.Collection[str] = (),
+    resumed_volume_ids: t.Collection[str] = (),
 ) -> list[Planned]:
     """The disks of every entry. Errors of a volume are added to ``refusals``, at its block device.
 
     :arg new: the names of new instances of each entry; entries without any are skipped.
-    :arg kept: ids of the volumes of resumed instances.
+    :arg resumed_volume_ids: ids of the volumes of resumed instances.
     The rows of all these volumes are locked, by id, until the transaction ends.
     """
     devices = [
         [d for d in r.block_device_mapping if not d.no_device] if names else [] for r, names in zip(requests, new)
     ]
-    found = _find(tx, requests, devices)
-    ids = sorted({*kept, *(row.id for rows in found for row in rows.values())})
+    named_rows = _find(tx, requests, devices)
+    ids = sorted({*resumed_volume_ids, *(row.id for rows in named_rows for row in rows.values())})
+    if any(row.status == states.UPLOADING for rows in named_rows for row in rows.values()):
+        dead_uploads.end_dead(tx)
     locked = {r.id: r for r in volumes.select(tx, ids=ids, lock=True)} if ids else {}
-    found = [{word: locked[row.id] for word, row in rows.items() if row.id in locked} for rows in found]
-    named = sorted({row.id for rows in found for row in rows.values()})
+    named_rows = [{word: locked[row.id] for word, row in rows.items() if row.id in locked} for rows in named_rows]
+    named = sorted({row.id for rows in named_rows for row in rows.values()})
     attached = attachments.of_volumes(tx, named) if named else {}
     sources = VolumeSources(tx, _snapshot_words(requests, devices))
     result = []
-    taken: set[str] = set()
-    for index, (request, names, rows) in enumerate(zip(requests, new, found)):
+    requested_ids: set[str] = set()
+    for index, (request, names, rows) in enumerate(zip(requests, new, named_rows)):
         path = "instances[%d]" % index
         planned = Planned(request, max_local_block_devices=max_local_block_devices)
         if names:
-            BootVolumeReader(tx, planned, path, rows, attached, sources, options, refusals, taken).read()
+            BootVolumeReader(tx, planned, path, rows, attached, sources, options, refusals, requested_ids).read()
         result.append(planned)
     return result
 
@@ -85,22 +87,25 @@ def _find(
         [*(d.uuid for d in ds if d.source_type == "volume" and d.uuid), *(_image_words(r.image or r.root_image))]
         for r, ds in zip(requests, devices)
     ]
-    found: dict[str, dict[str, VolumeRow]] = {}
+    rows_by_project: dict[str, dict[str, VolumeRow]] = {}
     for project in {r.project for r in requests}:
         named = [w for r, ws in zip(requests, words) if r.project == project for w in ws]
-        found[project] = volumes.find(tx, named, project)
-    return [{w: found[r.project][w] for w in ws if w in found[r.project]} for r, ws in zip(requests, words)]
+        rows_by_project[project] = volumes.find(tx, named, project)
+    return [
+        {w: rows_by_project[r.project][w] for w in ws if w in rows_by_project[r.project]}
+        for r, ws in zip(requests, words)
+    ]
 
 
 def _snapshot_words(
     requests: t.Sequence[ServerRequest], devices: t.Sequence[t.Sequence[BlockDevice]]
 ) -> dict[str, set[str]]:
     """Project -> the snapshots that its entries name."""
-    found: dict[str, set[str]] = {}
-    for request, its in zip(requests, devices):
-        words = {str(d.uuid) for d in its if d.source_type == "snapshot" and d.uuid}
-        found.setdefault(request.project, set()).update(words)
-    return found
+    words_by_project: dict[str, set[str]] = {}
+    for request, block_devices in zip(requests, devices):
+        words = {str(d.uuid) for d in block_devices if d.source_type == "snapshot" and d.uuid}
+        words_by_project.setdefault(request.project, set()).update(words)
+    return words_by_project
 
 
 class VolumeSources:
@@ -120,9 +125,9 @@ class VolumeSources:
     def _read(self, project: str, words: t.Collection[str]) -> None:
         if not words:
             return
-        found = snapshots.find(self.tx, sorted(words), project)
-        self.snapshots.update({(project, word): found.get(word) for word in words})
-        missing = {s.volume_id for s in found.values()} - set(self.volumes)
+        rows_by_word = snapshots.find(self.tx, sorted(words), project)
+        self.snapshots.update({(project, word): rows_by_word.get(word) for word in words})
+        missing = {s.volume_id for s in rows_by_word.values()} - set(self.volumes)
         if missing:
             self.volumes.update({v.id: v for v in volumes.select(self.tx, ids=missing)})
 
@@ -141,8 +146,12 @@ class VolumeSources:
         if self.places is None:
             self.places = storage_backends.zones(self.tx), storage_backends.count(self.tx)
         zones, backends = self.places
-        of = None if snapshot is None else self.volume_of(snapshot)
-        rows = {} if snapshot is None or of is None else {snapshot.id: snapshots.to_snapshot(snapshot, of)}
+        source_volume = None if snapshot is None else self.volume_of(snapshot)
+        rows = (
+            {}
+            if snapshot is None or source_volume is None
+            else {snapshot.id: snapshots.to_snapshot(snapshot, source_volume)}
+        )
         return create_request.Known(settings.types, settings.image, snapshots=rows, zones=zones, backends=backends)
 
 
@@ -167,7 +176,7 @@ class BootVolumeReader:
         sources: VolumeSources,
         options: BootVolumeOptions,
         refusals: Problems,
-        taken: set[str],
+        requested_ids: set[str],
     ):
         self.tx = tx
         self.path = path
@@ -177,7 +186,7 @@ class BootVolumeReader:
         self.options = options
         self.context = tx.context
         self.refusals = refusals
-        self.taken = taken
+        self.requested_ids = requested_ids
         self.planned = planned
         self.asked_zone = planned.request.availability_zone
         self.unused = list(enumerate(planned.request.block_device_mapping))
@@ -190,7 +199,7 @@ class BootVolumeReader:
             planned.plan_disks()
         paths = [(disk, self._path_of(disk)) for disk in planned.disks if disk.kind == VOLUME]
         # Existing volumes first: the others are made in their zone.
-        for disk, where in sorted(paths, key=lambda each: each[0].volume_source != "volume"):
+        for disk, where in sorted(paths, key=lambda pair: pair[0].volume_source != "volume"):
             with self.refusals.collect(where):
                 if disk.volume_source == "volume":
                     self._existing(disk)
@@ -208,7 +217,7 @@ class BootVolumeReader:
         if request.image is not None:
             return request.image
         if request.root_image is not None:
-            return anonymous(request.root_image)
+            return boot_from_volume.anonymous(request.root_image)
         root = next((d for d in request.block_device_mapping if d.boot_index == 0 and not d.no_device), None)
         if root is None or root.source_type == "blank":
             return None
@@ -235,11 +244,13 @@ class BootVolumeReader:
             return
         path, problems = self.path + ".block_device_mapping", Problems()
         filters = None if request.forced_host or request.forced_node else self.options.filters
-        found = requested_resources(request.flavor, image, self.options.pci_aliases, path, problems, filters)
+        resources = requested_resources(request.flavor, image, self.options.pci_aliases, path, problems, filters)
         for error in property_errors(image.properties):
             problems.add(path, error)
         problems.raise_if_any()
-        self.planned.request = replace(request, numa_topology=found.numa_topology, pci_requests=found.pci_requests)
+        self.planned.request = replace(
+            request, numa_topology=resources.numa_topology, pci_requests=resources.pci_requests
+        )
 
     # --- volumes ------------------------------------------------------------------------------------------------------
 
@@ -262,7 +273,7 @@ class BootVolumeReader:
                 id=word, remedy="volume_list shows which there are in project %s." % self.planned.request.project
             )
         boot_from_volume.check_bootable(row.id, row.bootable, disk.boot_index)
-        if row.id in self.taken and not row.multiattach:
+        if row.id in self.requested_ids and not row.multiattach:
             raise errors.InvalidVolume(
                 reason="volume %s is requested twice" % row.id, remedy="Give each instance a volume of its own."
             )
@@ -282,7 +293,7 @@ class BootVolumeReader:
             together=life.check_others(self.tx, row, ""),
         )
         self.planned.request = replace(self.planned.request, availability_zone=zone)
-        self.taken.add(row.id)
+        self.requested_ids.add(row.id)
         self.planned.existing[word] = row
 
 
@@ -310,8 +321,10 @@ def volume_to_create(
             raise errors.InvalidBDMSnapshot(
                 id=disk.snapshot_id, remedy="Name a snapshot of project %s, by id or name." % project
             )
-        of = sources.volume_of(snapshot)
-        boot_from_volume.check_bootable(snapshot.volume_id, of is not None and of.bootable, disk.boot_index)
+        source_volume = sources.volume_of(snapshot)
+        boot_from_volume.check_bootable(
+            snapshot.volume_id, source_volume is not None and source_volume.bootable, disk.boot_index
+        )
         entry["snapshot_id"] = snapshot.id
     if not options.cross_az_attach:
         entry["availability_zone"] = zone
@@ -345,7 +358,7 @@ class BootVolumeWriter:
         self.options = options
         self.context = tx.context
         self.made = accept.NewVolumes(tx, options.settings is not None and options.settings.no_snapshot_gb_quota)
-        self.kept: list[attachments.Reservation] = []
+        self.reservations: list[attachments.Reservation] = []
 
     def reserve(self, planned: Planned, uuid: str) -> list[PlannedDisk]:
         """The instance's disks with their volumes' ids.
@@ -365,7 +378,7 @@ class BootVolumeWriter:
             else:
                 disks.append(disk.of_volume(ids[disk.name], planned.to_create[disk.name].request.size))
                 entry = (ids[disk.name], uuid, disk.device_name, disk.delete_on_termination)
-                self.kept.append(attachments.Reservation(*entry))
+                self.reservations.append(attachments.Reservation(*entry))
         return disks
 
     def _add(self, planned: Planned, uuid: str) -> dict[str, str]:
@@ -378,8 +391,8 @@ class BootVolumeWriter:
     def write(self) -> None:
         """Enter the new volumes."""
         self.made.write()
-        attachments.reserve(self.tx, self.kept)
-        self.kept = []
+        attachments.reserve(self.tx, self.reservations)
+        self.reservations = []
 
 
 def add(
@@ -435,13 +448,13 @@ def begin_again(tx: Transaction, row: Instance, options: BootVolumeOptions) -> N
     if not wanted:
         return
     accept.take_over(tx, [row.uuid])
-    there = {v.id: v for v in volumes.select(tx, ids=[d.volume_id for d in wanted if d.volume_id])}
+    volumes_by_id = {v.id: v for v in volumes.select(tx, ids=[d.volume_id for d in wanted if d.volume_id])}
     ending = {a.volume_id: a for a in attachments.of_instances(tx, [row.uuid]).get(row.uuid, ())}
     sources = VolumeSources(tx)
     for position, disk in enumerate(disks):
         if disk.kind != VOLUME:
             continue
-        volume = there.get(str(disk.volume_id))
+        volume = volumes_by_id.get(str(disk.volume_id))
         if disk.volume_id in ending and volume is not None and volume.status != states.DELETING:
             life.reserve_again(tx, ending[disk.volume_id])
             continue
@@ -449,8 +462,8 @@ def begin_again(tx: Transaction, row: Instance, options: BootVolumeOptions) -> N
             raise errors.InvalidBDMVolume(
                 id=disk.volume_id, remedy="The volume was deleted. Delete the instance, and boot it again."
             )
-        gone = volume is None or volume.status in (states.DELETING, states.ERROR_DELETING, states.ERROR)
-        if volume is None or (gone and disk.volume_source != "volume"):
+        is_unusable = volume is None or volume.status in (states.DELETING, states.ERROR_DELETING, states.ERROR)
+        if volume is None or (is_unusable and disk.volume_source != "volume"):
             zone = row.availability_zone
             created = volume_to_create(sources, disk, row.display_name, row.project, zone, options, tx.context)
             volume = add(tx, created, row.uuid, row.project, options)

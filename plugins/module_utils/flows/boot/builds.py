@@ -60,6 +60,13 @@ class Build:
     resumed: bool = False  # a dead run may already have done this stage
     volumes: dict[str, Attachment] = field(default_factory=dict)  # by the volume's id
     ledger_id: str = ""
+    #: The image that its root disk is made from, as a request stores it, where that is not the instance's own.
+    made_of: t.Optional[dict[str, t.Any]] = None
+
+    @property
+    def image(self) -> dict[str, t.Any]:
+        """The image that its root disk is made from, as a request stores it; empty for none."""
+        return self.made_of or self.row.spec["image"] or {}
 
     @property
     def uuid(self) -> str:
@@ -94,12 +101,12 @@ def begin_each(tx: Transaction, hosts: t.Collection[str]) -> tuple[dict[str, lis
     if failed:
         host_of = {r.uuid: r.host for r in instances.select_live(tx, uuids=sorted(failed))}
         for host in sorted({h for h in host_of.values() if h is not None}):
-            its = {u: f for u, f in failed.items() if host_of[u] == host}
-            failure.fail_builds(tx, host, NETWORKING.name, its)
-    found: dict[str, list[Build]] = {}
+            failures_of_host = {u: f for u, f in failed.items() if host_of[u] == host}
+            failure.fail_builds(tx, host, NETWORKING.name, failures_of_host)
+    builds_by_host: dict[str, list[Build]] = {}
     for build in builds:
-        found.setdefault(build.row.host, []).append(build)
-    return found, waiting
+        builds_by_host.setdefault(build.row.host, []).append(build)
+    return builds_by_host, waiting
 
 
 def _that_may_begin(tx: Transaction, hosts: t.Collection[str]) -> list[PlacedInstance]:
@@ -153,11 +160,11 @@ def reach(tx: Transaction, stage: Stage, hosts: t.Mapping[str, str], passed: t.M
 
 def _by_task_state(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, list[str]]:
     """Return task_state -> the instances that are builds of this run in a stage."""
-    found: dict[str, list[str]] = {}
+    uuids_by_task_state: dict[str, list[str]] = {}
     for uuid, task_state in instances.builds_among(tx, sorted(uuids)):
         if task_state in AT:
-            found.setdefault(task_state, []).append(uuid)
-    return found
+            uuids_by_task_state.setdefault(task_state, []).append(uuid)
+    return uuids_by_task_state
 
 
 def _swap(
@@ -221,16 +228,18 @@ def give_back(tx: Transaction, last: bool = False, untaken: t.Collection[str] = 
     waiting = readiness.prospects(tx, placed).waiting if last and placed else ()
     untouched = {r.uuid for r in rows if r.task_state is None or r.host in untaken}
     resumed = history.with_event(tx, sorted(untouched), "resume")
-    left: dict[str, dict[str, failure.Failed]] = {}
+    failures_by_host: dict[str, dict[str, failure.Failed]] = {}
     for row in rows:
         if row.uuid in waiting:
             continue
         error = errors.HostUnreachable(host=row.host, reason="its task ended without an answer")
         clean = row.uuid in untouched and row.uuid not in resumed
-        left.setdefault(row.host, {})[row.uuid] = failure.Failed(error, clean, error.message, unreachable=True)
-    for host, failed in sorted(left.items()):
+        failures_by_host.setdefault(row.host, {})[row.uuid] = failure.Failed(
+            error, clean, error.message, unreachable=True
+        )
+    for host, failed in sorted(failures_by_host.items()):
         failure.fail_by_stage(tx, host, failed)
-    return sorted(u for failed in left.values() for u in failed)
+    return sorted(u for failed in failures_by_host.values() for u in failed)
 
 
 def give_up(tx: Transaction, attempts: int) -> list[str]:
@@ -253,8 +262,8 @@ def give_up(tx: Transaction, attempts: int) -> list[str]:
     failed = _without_volumes(tx, problems)
     attachments.lock(tx, failed)
     for host in sorted({rows[u].host for u in failed}):
-        mine = {u: f for u, f in failed.items() if rows[u].host == host}
-        failure.fail_builds(tx, host, NETWORKING.name, mine)
+        failures_of_host = {u: f for u, f in failed.items() if rows[u].host == host}
+        failure.fail_builds(tx, host, NETWORKING.name, failures_of_host)
     return sorted(failed)
 
 
@@ -266,7 +275,7 @@ def load(tx: Transaction, rows: t.Sequence[PlacedInstance], its_ports: ports.Por
     allocations = claims.allocations_of(tx, uuids)
     resumed = history.with_event(tx, uuids, "resume")
     volumes = _attachments(tx, rows)
-    mine = ledger_id(tx)
+    own_ledger_id = ledger_id(tx)
     places = nodes.facts_and_zones(tx, {r.host for r in rows})
     builds = []
     for row in rows:
@@ -281,7 +290,7 @@ def load(tx: Transaction, rows: t.Sequence[PlacedInstance], its_ports: ports.Por
                 allocation=allocations.get(row.uuid, {}),
                 resumed=row.uuid in resumed,
                 volumes={a.volume_id: a for a in volumes.get(row.uuid, ())},
-                ledger_id=mine,
+                ledger_id=own_ledger_id,
             )
         )
     return builds
@@ -324,37 +333,39 @@ class Ended:
 
 
 def spawned(tx: Transaction, ended: t.Iterable[Ended]) -> tuple[list[str], list[str]]:
-    """Mark the instances of running guests as ACTIVE, unless deleted meanwhile. Returns (active, lost the swap).
+    """Mark the instances of running guests as ACTIVE, unless deleted meanwhile. Returns (active, lost in the swap).
 
     A build may come from any stage: stages that its host passed at once are journalled and notified here, in their order.
     """
     runs.renew(tx)
-    found = {e.uuid: e for e in ended}
+    ended_by_uuid = {e.uuid: e for e in ended}
     active: list[str] = []
-    for task_state, uuids in sorted(_by_task_state(tx, found).items()):
+    for task_state, uuids in sorted(_by_task_state(tx, ended_by_uuid).items()):
         alike: dict[tuple[int, str], list[str]] = {}
         for uuid in uuids:
-            alike.setdefault((found[uuid].power_state, found[uuid].machine_type or ""), []).append(uuid)
+            alike.setdefault((ended_by_uuid[uuid].power_state, ended_by_uuid[uuid].machine_type or ""), []).append(uuid)
         stages = STAGES[AT[task_state] :]
-        for (power_state, machine), its in sorted(alike.items()):
-            kept = {"machine_type": machine} if machine else {}
-            values = {"task_state": None, "power_state": power_state, "launched_at": tx.now, **kept}
-            moved = _swap(tx, its, [task_state], stages[1:], vm_state=states.ACTIVE, **values)
-            _journal_passed(tx, stages, {u: found[u].host for u in moved}, {u: found[u].passed for u in moved})
+        for (power_state, machine), group in sorted(alike.items()):
+            machine_values = {"machine_type": machine} if machine else {}
+            values = {"task_state": None, "power_state": power_state, "launched_at": tx.now, **machine_values}
+            moved = _swap(tx, group, [task_state], stages[1:], vm_state=states.ACTIVE, **values)
+            _journal_passed(
+                tx, stages, {u: ended_by_uuid[u].host for u in moved}, {u: ended_by_uuid[u].passed for u in moved}
+            )
             active += sorted(moved)
-    instances.rename_domains(tx, {u: name for u in active if (name := found[u].domain_name)})
-    instances.write_ssh_host_keys(tx, {u: key for u in active if (key := found[u].ssh_host_key)})
-    having = [u for u in active if found[u].with_volumes]
+    instances.rename_domains(tx, {u: name for u in active if (name := ended_by_uuid[u].domain_name)})
+    instances.write_ssh_host_keys(tx, {u: key for u in active if (key := ended_by_uuid[u].ssh_host_key)})
+    having = [u for u in active if ended_by_uuid[u].with_volumes]
     if having:
         attached = attachments.of_instances(tx, having)
-        life.attached(tx, [a.id for its in attached.values() for a in its])
+        life.attached(tx, [a.id for rows in attached.values() for a in rows])
     history.finish_actions(tx, active, "create")
-    told = {u: {"host": found[u].host, "message": "Success"} for u in active}
-    history.notify_each(tx, told, "compute.instance.create.end")
-    nodes.reset_failed_builds(tx, {found[u].host for u in active})
-    lost = sorted(set(found) - set(active))
-    history.finish_events(tx, lost, SPAWNING.name, history.SUCCESS)
-    return active, lost
+    payloads = {u: {"host": ended_by_uuid[u].host, "message": "Success"} for u in active}
+    history.notify_each(tx, payloads, "compute.instance.create.end")
+    nodes.reset_failed_builds(tx, {ended_by_uuid[u].host for u in active})
+    lost_uuids = sorted(set(ended_by_uuid) - set(active))
+    history.finish_events(tx, lost_uuids, SPAWNING.name, history.SUCCESS)
+    return active, lost_uuids
 
 
 def finish(
@@ -370,19 +381,19 @@ def finish(
     :arg stages: uuid -> the stage in which it failed. :arg passed: uuid -> when it passed the stages before
     """
     instances.lock(tx, [*(e.uuid for e in ended), *failed])  # all of them before the first node is
-    _active, lost = spawned(tx, ended)
+    _active, lost_uuids = spawned(tx, ended)
     outcomes: dict[str, str] = {}
     for stage in STAGES:
-        its = {u: f for u, f in failed.items() if stages[u] is stage}
-        if its:
-            reach(tx, stage, dict.fromkeys(its, host), passed)
-            outcomes.update(failure.fail_builds(tx, host, stage.name, its))
-    return lost, outcomes
+        failures_of_stage = {u: f for u, f in failed.items() if stages[u] is stage}
+        if failures_of_stage:
+            reach(tx, stage, dict.fromkeys(failures_of_stage, host), passed)
+            outcomes.update(failure.fail_builds(tx, host, stage.name, failures_of_stage))
+    return lost_uuids, outcomes
 
 
 def ended_elsewhere(tx: Transaction, ended: t.Sequence[Ended]) -> list[str]:
     """Write the outcomes of builds on many hosts. Returns the hosts where builds that this run lost have to be cleaned up."""
     hosts = {e.uuid: e.host for e in ended}
-    _active, lost = spawned(tx, ended)
+    _active, lost_uuids = spawned(tx, ended)
     reason = "it was deleted or taken over while its guest was started"
-    return sorted({hosts[u] for u in lost if left_behind(tx, u, hosts[u], reason)})
+    return sorted({hosts[u] for u in lost_uuids if left_behind(tx, u, hosts[u], reason)})

@@ -44,18 +44,18 @@ def fail_builds(tx: Transaction, host: str, event: str, failures: t.Mapping[str,
     if not failures:
         return {}
     outcomes: dict[str, str] = {}
-    mine = {
+    own_rows = {
         r.uuid: r
         for r in instances.select_live(tx, uuids=list(failures), run_id=tx.run.id, vm_state=states.BUILDING, lock=True)
     }
-    attachments.lock(tx, mine)  # before any node is
+    attachments.lock(tx, own_rows)  # before any node is
     for uuid, failed in failures.items():
         error = failed.error
         if not failed.cleaned and not failed.unreachable:
             error = build_outcome.cleanup_failed("%s (%s)" % (error.message, failed.cleanup_reason))
         history.finish_events(tx, [uuid], event, history.ERROR, failed.error.in_full)
         history.notify(tx, [uuid], "compute.instance.create.error", {"host": host, "fault": error.as_dict()})
-        row = mine.get(uuid)
+        row = own_rows.get(uuid)
         if row is None or row.task_state == states.DELETING:
             outcomes[uuid] = "gone"  # deleted or adopted meanwhile: the other run does the rest
             if not failed.cleaned:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ...core.disks.block_device_checks import MAX_LOCAL_BLOCK_DEVICES
 from ...core.disks.block_device_mapping import image_defined_bdms
 from ...core.disks.block_devices import PlannedDisk, block_device_plan
+from ...core.disks.boot_from_volume import anonymous
 from ...core.errors import InvalidBDMFormat
 from ...core.instances import states
 from ...core.instances.request import ServerRequest
@@ -115,8 +116,3 @@ def without_volumes(request: ServerRequest, max_local_block_devices: int) -> Pla
     planned = Planned(request, meta=image, max_local_block_devices=max_local_block_devices)
     planned.plan_disks()
     return planned
-
-
-def anonymous(image: Image) -> Image:
-    """The properties of an image that a disk was made of, without its source: nothing is fetched for the guest."""
-    return replace(image, name="", id="", checksum="", url="", path="")

@@ -17,6 +17,7 @@ from ...core.disks.whole_disks import WholeDiskRequest
 from ...core.instances import retry, states
 from ...core.instances.server_groups import ServerGroup
 from ...core.model import Flavor
+from ...core.networks import on_hosts
 from ...core.request.image_rules import local_root_gb, zero_disk_gb
 from ...core.resources.claims import Overhead, ResourceRequest
 from ...core.resources.dedicated import DedicatedRequest
@@ -89,12 +90,12 @@ def schedule(
     """
     runs.renew(tx)
     result = Scheduled()
-    mine = instances.BuildsOfRun(tx)
+    own_builds = instances.BuildsOfRun(tx)
     rows = instances.select_live(
         tx, run_id=tx.run.id, vm_state=states.BUILDING, task_state=states.SCHEDULING, lock=True
     )
     result.names = {r.uuid: r.display_name for r in rows}
-    hosts, result.with_attachments = mine.hosts, mine.with_attachments
+    hosts, result.with_attachments = own_builds.hosts, own_builds.with_attachments
     if rows:
         with_volumes = [r for r in rows if may_have_volumes(r)]
         zones: dict[str, str | None] = {}
@@ -117,7 +118,7 @@ def schedule(
                 failure.not_placed(tx, together.rows, e)
         result.warnings = [_host_is_set(s.row) for s in selected if s.row.host or s.row.node]
         with bulk.together(tx):
-            _claim(tx, selected, result, log_claims)
+            _claim(tx, selected, fleet, result, log_claims)
         chosen = {selection.host for selection in result.placed.values()}
         result.emulated = _emulated(fleet, chosen)
         hosts.update(chosen)
@@ -132,8 +133,8 @@ def _emulated(fleet: Fleet, chosen: t.Collection[str]) -> dict[str, str]:
     reasons = fleet.groups("emulated", lambda host: host.stats.get("emulated") or "", ("stats",))
     if not any(reasons.values):
         return {}
-    found = zip(fleet.values("host"), reasons.codes)
-    return {str(host): reasons.values[code] for host, code in found if host in chosen and reasons.values[code]}
+    host_codes = zip(fleet.values("host"), reasons.codes)
+    return {str(host): reasons.values[code] for host, code in host_codes if host in chosen and reasons.values[code]}
 
 
 def _one_of_each(rows: t.Sequence[Instance]) -> list[Instance]:
@@ -152,6 +153,7 @@ def needs_of(specs: t.Sequence[t.Mapping[str, t.Any]], options: SchedulerOptions
         devices="pci" in needed or any(r.takes_dedicated for r in requests),
         instances="instances" in needed,
         metrics="metrics" in needed,
+        networks="networks" in needed,
     )
 
 
@@ -183,18 +185,18 @@ def _place_together(tx: Transaction, rows: t.Sequence[Instance], zones: t.Mappin
     """Group the instances. An instance never goes to a host with its leftovers: their cleanup would remove the new build too."""
     barred: dict[str, set[str]] = {}
     been = [r.uuid for r in rows if r.launched_on is not None]
-    left = cleanups.of_instances(tx, been) if been else ()
-    named = nodes.same_machines(tx, {cleanup.host for cleanup in left}) if left else {}
-    for cleanup in left:
+    open_cleanups = cleanups.of_instances(tx, been) if been else ()
+    named = nodes.same_machines(tx, {cleanup.host for cleanup in open_cleanups}) if open_cleanups else {}
+    for cleanup in open_cleanups:
         barred.setdefault(cleanup.instance_uuid, set()).update({cleanup.host, *named.get(cleanup.host, ())})
-    found: dict[tuple[t.Any, ...], list[Instance]] = {}
+    alike: dict[tuple[t.Any, ...], list[Instance]] = {}
     for row in rows:
         tried = tuple(map(tuple, (row.retry or {}).get("hosts", ())))
         attempts = (row.retry or {}).get("num_attempts", 0)
         closed = tuple(sorted(barred.get(row.uuid, ())))
         key = (row.request_spec_id, attempts, tried, closed, zones.get(row.uuid))
-        found.setdefault(key, []).append(row)
-    return [Together(group, key[-2], key[-1]) for key, group in found.items()]
+        alike.setdefault(key, []).append(row)
+    return [Together(group, key[-2], key[-1]) for key, group in alike.items()]
 
 
 def _select(
@@ -219,15 +221,15 @@ def _select(
         instance_group=server_group,
         availability_zone=together.zone or spec["availability_zone"],
     )
-    resources, dedicated = resource_request(spec), DedicatedRequest.of(request)
+    resources, dedicated = resource_request(spec), DedicatedRequest.from_spec(request)
     rows = {r.uuid: r for r in together.rows}
-    found = []
+    selections_of_rows = []
     selections = select_destinations(fleet, request, options)
     for selection, candidates in zip(selections, claims.candidates_of(selections)):
         uuid = selection.instance_uuid
         wanted = claims.ClaimRequest(uuid, resources, candidates, dedicated, server_group)
-        found.append(Selected(rows[uuid], selection, wanted, record))
-    return found
+        selections_of_rows.append(Selected(rows[uuid], selection, wanted, record))
+    return selections_of_rows
 
 
 def _host_is_set(row: Instance) -> str:
@@ -239,8 +241,8 @@ def _host_is_set(row: Instance) -> str:
     )
 
 
-def _claim(tx: Transaction, selected: t.Sequence[Selected], result: Scheduled, log: bool) -> None:
-    outcomes = claims.claim(tx, [s.claim for s in selected], result.log if log else None)
+def _claim(tx: Transaction, selected: t.Sequence[Selected], fleet: Fleet, result: Scheduled, log: bool) -> None:
+    outcomes = claims.claim(tx, [s.claim for s in selected], result.log if log else None, fleet.machines)
     placements: list[dict[str, t.Any]] = []
     for one in selected:
         uuid, selection, outcome = one.row.uuid, one.selection, outcomes[one.row.uuid]
@@ -293,6 +295,7 @@ def request_spec(
         numa_topology=GuestNUMATopology.from_dict(spec["numa_topology"]) if spec.get("numa_topology") else None,
         pci_requests=tuple(PciRequest.from_dict(p) for p in spec.get("pci_requests") or ()),
         whole_disks=tuple(WholeDiskRequest.from_dict(d) for d in spec.get("whole_disks") or ()),
+        networks=on_hosts.needed(spec["network_definitions"]),
         is_bfv=bool(spec.get("is_bfv")),
         zero_disk_gb=zero_disk_gb(spec.get("image")),
     )

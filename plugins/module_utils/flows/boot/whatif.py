@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from ...core import errors
 from ...core.instances.request import ServerRequest
 from ...core.instances.server_groups import ServerGroup
+from ...core.networks.network import Network
 from ...core.reading.problems import Problems
 from ...core.request import expand
 from ...core.scheduler.columns import Fleet
@@ -47,7 +48,7 @@ _RATIOS = ("ram_allocation_ratio", "disk_allocation_ratio", "cpu_allocation_rati
 class Answer:
     """The answer for one request.
 
-    total: how many more fit after the previous requests; left: the same after its own instances. ``placed`` and
+    total: how many more fit after the previous requests; remaining_count: the same after its own instances. ``placed`` and
     ``by_host`` are [{host, node, count}]. If the request does not fit completely, nothing of it is placed, as in a boot.
     stopped_by: {reason, filters, decision}, or None if a limit ended the count.
     """
@@ -56,9 +57,9 @@ class Answer:
     flavor: str
     project: str
     count: int  # requested instances without existing ones
-    there: int
+    existing_count: int
     total: int
-    left: int
+    remaining_count: int
     by_host: list[dict[str, t.Any]]
     placed: list[dict[str, t.Any]]
     stopped_by: dict[str, t.Any] | None
@@ -75,15 +76,17 @@ def ask(
     options: SchedulerOptions,
     limit: int | None = None,
     named: bool = True,
+    networks: t.Mapping[str, Network] | None = None,
 ) -> list[Answer]:
     """For each request, one after the other, how many more fit and where its own would go.
 
     :arg named: instances of these names that already have a host are not placed.
+    :arg networks: of the inventory, by id. Hosts must have the networks that the requests name.
     :raises InvalidRequest: hints with unknown instances; server groups that changed while they have members.
     :raises InvalidInput: neither a limit nor a filter that ends the count.
     """
     problems = Problems()
-    stored = [_stored(tx, r, "instances[%d]" % i, problems) for i, r in enumerate(entries)]
+    stored = [_stored(tx, r, "instances[%d]" % i, problems, networks or {}) for i, r in enumerate(entries)]
     members = _groups(tx, entries, problems)
     problems.raise_if_any()
     existing = _existing(tx, expand.Names.expand(entries)) if named else {}
@@ -108,56 +111,59 @@ def _answer(
     spec: RequestSpec,
     request: ServerRequest,
     count: int,
-    there: int,
+    existing_count: int,
     options: SchedulerOptions,
     limit: int | None,
 ) -> Answer:
-    found = how_many(fleet, spec, options, limit)
+    capacity = how_many(fleet, spec, options, limit)
     quiet = replace(options, explain=False, max_attempts=1)
     placed: list[dict[str, t.Any]] = []
-    left = found.total
-    if count and found.total >= count:
+    remaining_count = capacity.total
+    if count and capacity.total >= count:
         uuids = ["%s %d" % (request.name, number) for number in range(count)]
         chosen = select_destinations(fleet, replace(spec, instance_uuids=uuids), quiet)
         places = collections.Counter((s.host, s.nodename) for s in chosen)
         placed = [{"host": host, "node": node, "count": n} for (host, node), n in sorted(places.items())]
-        left = how_many(fleet, spec, quiet, limit).total
+        remaining_count = how_many(fleet, spec, quiet, limit).total
     return Answer(
         name=request.name,
         flavor=request.flavor.name,
         project=request.project,
         count=count,
-        there=there,
-        total=found.total,
-        left=left,
-        by_host=found.by_host,
+        existing_count=existing_count,
+        total=capacity.total,
+        remaining_count=remaining_count,
+        by_host=capacity.by_host,
         placed=placed,
-        stopped_by=found.stopped_by,
+        stopped_by=capacity.stopped_by,
     )
 
 
-def _stored(tx: Transaction, request: ServerRequest, path: str, problems: Problems) -> dict[str, t.Any]:
+def _stored(
+    tx: Transaction, request: ServerRequest, path: str, problems: Problems, networks: t.Mapping[str, Network]
+) -> dict[str, t.Any]:
     """The request as a boot would store it, with everything that the scheduler reads."""
     hints: t.Mapping[str, t.Any] = {}
     with problems.collect(path + ".scheduler_hints"):
         hints = resolved_hints(tx, request)
-    return stored_spec(request, (), hints)
+    known = [(r, networks[r.network]) for r in request.networks if r.network is not None and r.network in networks]
+    return stored_spec(request, known, hints)
 
 
 def _groups(tx: Transaction, entries: t.Sequence[ServerRequest], problems: Problems) -> dict[str, ServerGroup]:
     """The groups of the entries, with their members."""
     requested = {r.server_group.id: r.server_group for r in entries if r.server_group is not None}
     known = groups.load(tx, requested)
-    found = {}
+    groups_by_id = {}
     for index, request in enumerate(entries):
         group = request.server_group
         if group is None:
             continue
-        there = known.get(group.id)
-        if there is None or not there.members:
-            found[group.id] = group
-        elif (there.policy, there.max_server_per_host) == (group.policy, group.max_server_per_host):
-            found[group.id] = there
+        stored_group = known.get(group.id)
+        if stored_group is None or not stored_group.members:
+            groups_by_id[group.id] = group
+        elif (stored_group.policy, stored_group.max_server_per_host) == (group.policy, group.max_server_per_host):
+            groups_by_id[group.id] = stored_group
         else:
             problems.add(
                 "instances[%d].scheduler_hints.group" % index,
@@ -166,22 +172,22 @@ def _groups(tx: Transaction, entries: t.Sequence[ServerRequest], problems: Probl
                     " to %s (%d)"
                     % (
                         group.name,
-                        len(there.members),
-                        there.policy,
-                        there.max_server_per_host,
+                        len(stored_group.members),
+                        stored_group.policy,
+                        stored_group.max_server_per_host,
                         group.policy,
                         group.max_server_per_host,
                     ),
                     remedy="Declare a group of another name, or delete its members first.",
                 ),
             )
-    return found
+    return groups_by_id
 
 
 def _existing(tx: Transaction, names: expand.Names) -> dict[tuple[str, str], str]:
     """(project, name) of the requested instances that already have a host -> the name of the entry that made it."""
-    found = {p: instances.names_with_host(tx, p, possible) for p, possible in names.by_project().items()}
-    return {(p, name): entry for p, made in found.items() for name, entry in made.items()}
+    names_by_project = {p: instances.names_with_host(tx, p, possible) for p, possible in names.by_project().items()}
+    return {(p, name): entry for p, made in names_by_project.items() for name, entry in made.items()}
 
 
 # --- N+1 --------------------------------------------------------------------------------------------------------------
@@ -221,11 +227,11 @@ def lose(
     named = nodes.same_machines(tx, hosts) if hosts is not None else {}
     load = loads(tx, None if hosts is None else {*hosts, *(name for names in named.values() for name in names)})
     fleet = read_fleet(tx, schedule.needs_of(load.stored, options))
-    found = hosts_that_can_be_lost(fleet, load.by_host, options, hosts)
-    for host in found:
+    losses = hosts_that_can_be_lost(fleet, load.by_host, options, hosts)
+    for host in losses:
         for instance in [*host["moved"], *host["stuck"]]:
             instance["name"] = load.names[instance["instance_uuid"]]
-    return found
+    return losses
 
 
 # --- the hosts as they would be ---------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ DETACH = Operation("detach_volume")
 
 
 #: operation -> its notification, which has no beginning. source: Nova's _attach_volume and _detach_volume
-TOLD = {ATTACH.name: "volume.attach", DETACH.name: "volume.detach"}
+NOTIFICATIONS = {ATTACH.name: "volume.attach", DETACH.name: "volume.detach"}
 Reach = t.Callable[[t.Sequence[str]], object]  # raises where the inventory lacks one of these hosts
 
 
@@ -79,21 +79,21 @@ def begin_attach(
     new: list[AttachmentRequest] = []
     read = requests.read(tx, entries, project, True, beginning.problems)
     wrong = bool(beginning.problems.errors)
-    there = attachments.of_volumes(tx, [r.volume.id for r in read])
+    by_volume = attachments.of_volumes(tx, [r.volume.id for r in read])
     ends: dict[str, Connector] = {}
     names = _Names(tx, [r.instance for r in read])
     beginning.read_runs([r.instance for r in read])
     for request in read:
         guest = request.instance
         with beginning.refusing(guest, request):
-            current = _current(_of_guest(there, request))
+            current = _current(_of_guest(by_volume, request))
             if current is not None and _as_requested(current, request, tx):
                 begun.unchanged.append(request.volume.name or request.volume.id)
                 continue
             if current is None:
-                attachments.check_not_locked(tx, request.volume, there.get(request.volume.id, ()))
+                attachments.check_not_locked(tx, request.volume, by_volume.get(request.volume.id, ()))
                 beginning.check(guest)
-                _check_rules(tx, request, there.get(request.volume.id, ()), cross_az_attach)
+                _check_rules(tx, request, by_volume.get(request.volume.id, ()), cross_az_attach)
             reach(_hosts_of(request, guest.host))
             if guest.uuid not in ends:
                 place = t.cast("tuple[str, str]", (guest.host, guest.node))
@@ -131,7 +131,9 @@ def refused_attach(
     """
     named: set[tuple[str, str]] = set()
 
-    def check(request: AttachmentRequest, there: t.Sequence[Attachment], owned: t.Sequence[Attachment]) -> None:
+    def check(
+        request: AttachmentRequest, volume_attachments: t.Sequence[Attachment], owned: t.Sequence[Attachment]
+    ) -> None:
         volume, uuid = request.volume, request.instance.uuid
         key = (volume.id, uuid if volume.multiattach else "")
         if key in named:
@@ -141,8 +143,8 @@ def refused_attach(
         if current is not None:
             _as_requested(current, request, tx)
         elif volume.id not in detached_first:
-            attachments.check_not_locked(tx, volume, there)
-            _check_rules(tx, request, there, cross_az_attach)
+            attachments.check_not_locked(tx, volume, volume_attachments)
+            _check_rules(tx, request, volume_attachments, cross_az_attach)
 
     return _refusals(tx, wanted, check)
 
@@ -151,7 +153,9 @@ def refused_detach(
     tx: Transaction, wanted: t.Sequence[tuple[Instance, t.Mapping[str, t.Any]]]
 ) -> list[errors.BootflowError | None]:
     """Return the error of each volume that cannot be detached now, as refused_attach() does for volumes to attach."""
-    return _refusals(tx, wanted, lambda request, _there, owned: owned and _check_detach(tx, request, owned))
+    return _refusals(
+        tx, wanted, lambda request, _volume_attachments, owned: owned and _check_detach(tx, request, owned)
+    )
 
 
 def _refusals(
@@ -164,24 +168,24 @@ def _refusals(
     :arg check: called with a request, all attachments of its volume, and all of its instance
     """
     ids = {str(entry["volume"]) for _guest, entry in wanted}
-    found = {v.id: v for v in volumes.select(tx, ids=ids)} if ids else {}
-    there = attachments.of_volumes(tx, sorted(found))
+    rows = {v.id: v for v in volumes.select(tx, ids=ids)} if ids else {}
+    by_volume = attachments.of_volumes(tx, sorted(rows))
     refused: list[errors.BootflowError | None] = []
     for guest, entry in wanted:
         refused.append(None)
-        if entry["volume"] in found:
-            request = AttachmentRequest("", found[entry["volume"]], guest, device=entry.get("device"))
+        if entry["volume"] in rows:
+            request = AttachmentRequest("", rows[entry["volume"]], guest, device=entry.get("device"))
             try:
-                check(request, there.get(request.volume.id, ()), _of_guest(there, request))
+                check(request, by_volume.get(request.volume.id, ()), _of_guest(by_volume, request))
             except errors.BootflowError as e:
                 refused[-1] = e
     return refused
 
 
-def _of_guest(there: t.Mapping[str, t.Sequence[Attachment]], request: AttachmentRequest) -> list[Attachment]:
+def _of_guest(by_volume: t.Mapping[str, t.Sequence[Attachment]], request: AttachmentRequest) -> list[Attachment]:
     """Return the attachments of the volume to the instance of a request, or to any instance, without second ones on target hosts of live migrations."""
     uuid = request.guest.uuid if request.guest is not None else None
-    owned = [a for a in there.get(request.volume.id, ()) if a.beside == attachments.OWN]
+    owned = [a for a in by_volume.get(request.volume.id, ()) if a.beside == attachments.OWN]
     return [a for a in owned if uuid in (None, a.instance_uuid)]
 
 
@@ -190,13 +194,13 @@ def _current(owned: t.Iterable[Attachment]) -> Attachment | None:
 
 
 def _check_rules(
-    tx: Transaction, request: AttachmentRequest, there: t.Sequence[Attachment], cross_az_attach: bool
+    tx: Transaction, request: AttachmentRequest, volume_attachments: t.Sequence[Attachment], cross_az_attach: bool
 ) -> None:
-    life.check_not_reserved(request.volume, there, request.instance.uuid)
+    life.check_not_reserved(request.volume, volume_attachments, request.instance.uuid)
     attach_rules.check_attach_to_instance(
         volumes.to_volume(request.volume),
         request.instance.uuid,
-        there,
+        volume_attachments,
         nodes.zone_of(tx, request.instance.host, request.instance.node),
         cross_az_attach,
         request.mode,
@@ -230,14 +234,14 @@ class _Names:
         # A revert brings these back.
         self.may_return = {u: m.old_disks or [] for u, m in moves.open_of(tx, uuids).items()}
         self.allocations = claims.allocations_of(tx, uuids)
-        self.taken: dict[str, set[str]] = {}
+        self.used_names: dict[str, set[str]] = {}
 
     def disk(self, request: AttachmentRequest) -> PlannedDisk:
         guest = request.instance
         properties = (guest.spec["image"] or {}).get("properties") or {}
-        if guest.uuid not in self.taken:
-            self.taken[guest.uuid] = self._taken(guest, properties)
-        taken = self.taken[guest.uuid]
+        if guest.uuid not in self.used_names:
+            self.used_names[guest.uuid] = self._used_names(guest, properties)
+        used_names = self.used_names[guest.uuid]
         bdm = BlockDevice(
             source_type="volume",
             destination_type="volume",
@@ -248,17 +252,17 @@ class _Names:
             delete_on_termination=request.delete_on_termination,
             tag=request.tag,
         )
-        disk = attached_disk(Flavor(**guest.spec["flavor"]), bdm, taken, properties)
-        taken.add(disk.dev)
+        disk = attached_disk(Flavor(**guest.spec["flavor"]), bdm, used_names, properties)
+        used_names.add(disk.dev)
         return disk
 
-    def _taken(self, guest: Instance, properties: t.Mapping[str, t.Any]) -> set[str]:
+    def _used_names(self, guest: Instance, properties: t.Mapping[str, t.Any]) -> set[str]:
         """The names of the guest's disks, including those assigned when its domain is written, which thus stay the same."""
         disks = self.disks[guest.uuid] + self.may_return.get(guest.uuid, [])
-        found = {planned_disk(d).dev for d in disks}
+        names = {planned_disk(d).dev for d in disks}
         for _disk in (self.allocations.get(guest.uuid) or {}).get("disks") or ():
-            found.add(free_name(default_bus("disk", properties), found))
-        return found | set(CONFIG_DRIVE_NAMES if guest.config_drive else ())
+            names.add(free_name(default_bus("disk", properties), names))
+        return names | set(CONFIG_DRIVE_NAMES if guest.config_drive else ())
 
 
 def _attach(tx: Transaction, request: AttachmentRequest, cross_az_attach: bool) -> str:
@@ -292,16 +296,17 @@ def begin_detach(
     chosen: list[Attachment] = []
     read = requests.read(tx, entries, project, False, beginning.problems)
     wrong = bool(beginning.problems.errors)
-    there = attachments.of_volumes(tx, [r.volume.id for r in read])
+    by_volume = attachments.of_volumes(tx, [r.volume.id for r in read])
     guests = {
-        r.uuid: r for r in instances.select_live(tx, uuids=sorted({a.instance_uuid for g in there.values() for a in g}))
+        r.uuid: r
+        for r in instances.select_live(tx, uuids=sorted({a.instance_uuid for g in by_volume.values() for a in g}))
     }
     disks = instances.disks_of(tx, sorted(guests))
     beginning.read_runs(guests.values())
     swaps = []
     for request in read:
         with beginning.refusing(request.guest, request):
-            owned = _of_guest(there, request)
+            owned = _of_guest(by_volume, request)
             if not owned:
                 begun.unchanged.append(request.volume.name or request.volume.id)
                 continue
@@ -332,8 +337,8 @@ def _check_detach(
     row = owned[0]
     if len(owned) == 1 and (row.attach_status != volume_states.ATTACHED or volume.status == volume_states.DETACHING):
         return row, None
-    found = attach_rules.check_detach(volume, owned, request.guest.uuid if request.guest is not None else None)
-    return found, volume_states.check_begin_detaching(volume)
+    attached_row = attach_rules.check_detach(volume, owned, request.guest.uuid if request.guest is not None else None)
+    return attached_row, volume_states.check_begin_detaching(volume)
 
 
 def _resume(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
@@ -376,7 +381,9 @@ def _of_host(tx: Transaction, host: str, *attach_statuses: str) -> list[Attachme
 
     Without attachments of instances that are being built or deleted, or whose build ended in ERROR.
     """
-    rows = attachments.select(tx, attached_host=host, run_id=tx.run.id, attach_statuses=attach_statuses, beside=False)
+    rows = attachments.select(
+        tx, attached_host=host, run_id=tx.run.id, attach_statuses=attach_statuses, on_second_host=False
+    )
     living = _settled(tx, rows)
     return sorted((r for r in rows if r.instance_uuid in living), key=lambda r: (r.instance_uuid, r.id))
 
@@ -403,16 +410,16 @@ def failed(tx: Transaction, failures: t.Mapping[str, errors.BootflowError]) -> N
 # --- finished -----------------------------------------------------------------------------------------------------------
 
 
-def is_done(its: Operation, row: Attachment) -> bool:
-    if its is DETACH:
+def is_done(plug: Operation, row: Attachment) -> bool:
+    if plug is DETACH:
         return row.state is None
     return row.state is not None and row.attach_status == volume_states.ATTACHED
 
 
-def finish(tx: Transaction, its: Operation) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
+def finish(tx: Transaction, plug: Operation) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
     """The results of what this run began: (done, left with their errors). The latter are rolled back."""
     runs.renew(tx)
-    events = volume_history.open_changes(tx, its.name)
+    events = volume_history.open_changes(tx, plug.name)
     attachments.select(tx, ids=events, lock=True)
     rows = _of_ids(tx, sorted(events))
     ids = sorted({r.volume_id for r in rows})
@@ -420,7 +427,7 @@ def finish(tx: Transaction, its: Operation) -> tuple[list[dict[str, t.Any]], lis
     uuids = sorted({r.instance_uuid for r in rows})
     guests = {r.uuid: r for r in instances.select_live(tx, uuids=uuids)} if uuids else {}
     faults = volume_history.last_faults(tx, ids) if ids else {}
-    done, left = [], []
+    done, unfinished = [], []
     for row in rows:
         reported: dict[str, t.Any] = {
             "volume": names.get(row.volume_id) or row.volume_id,
@@ -431,20 +438,22 @@ def finish(tx: Transaction, its: Operation) -> tuple[list[dict[str, t.Any]], lis
             "host": row.attached_host,
         }
         fault = faults.get(row.volume_id)
-        if is_done(its, row):
+        if is_done(plug, row):
             done.append(reported)
         else:
             recent = fault is not None and fault["created_at"] >= events[row.id].start_time
-            left.append({**reported, "error": history.shown_fault(fault) if recent else None})
+            unfinished.append({**reported, "error": history.shown_fault(fault) if recent else None})
     ends = {True: history.SUCCESS, False: history.ERROR}
-    volume_history.finish_changes(tx, [(events[r.id], ends[is_done(its, r)]) for r in rows])
-    incomplete = {each["instance_uuid"] for each in left}
+    volume_history.finish_changes(tx, [(events[r.id], ends[is_done(plug, r)]) for r in rows])
+    incomplete = {report["instance_uuid"] for report in unfinished}
     ended = {u: guests[u].host if u in guests else None for u in uuids if u not in incomplete}
-    operation.close(tx, its, ended, sorted(incomplete))
-    told = [(each["instance_uuid"], {"host": each["host"], "volume_id": each["volume_id"]}) for each in done]
-    history.notify_all(tx, told, "compute.instance.%s" % TOLD[its.name])
-    settle(tx, [r for r in rows if r.state is not None and not is_done(its, r)])
-    return done, left
+    operation.close(tx, plug, ended, sorted(incomplete))
+    notifications = [
+        (report["instance_uuid"], {"host": report["host"], "volume_id": report["volume_id"]}) for report in done
+    ]
+    history.notify_all(tx, notifications, "compute.instance.%s" % NOTIFICATIONS[plug.name])
+    roll_back_and_release(tx, [r for r in rows if r.state is not None and not is_done(plug, r)])
+    return done, unfinished
 
 
 def _of_ids(tx: Transaction, ids: t.Collection[str]) -> list[Attachment]:
@@ -456,7 +465,7 @@ def _of_ids(tx: Transaction, ids: t.Collection[str]) -> list[Attachment]:
 # --- rolled back --------------------------------------------------------------------------------------------------------
 
 
-def settle(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
+def roll_back_and_release(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     """End half attached ones, and set half detached ones in use again; the next run that works on their hosts does the rest."""
     _roll_back(tx, rows)
     attachments.release_ownership(tx, [r.id for r in rows])
@@ -464,10 +473,10 @@ def settle(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
 
 def _roll_back(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     life.end_alone(tx, [r for r in rows if r.attach_status in ON_THE_WAY])
-    kept = {r.volume_id for r in rows if r.attach_status == volume_states.ATTACHED}
-    if kept:
+    volume_ids = {r.volume_id for r in rows if r.attach_status == volume_states.ATTACHED}
+    if volume_ids:
         transition = volume_states.roll_detaching()
-        volumes.swap(tx, kept, transition.expected, **transition.values)
+        volumes.swap(tx, volume_ids, transition.expected, **transition.values)
 
 
 def abandon_attach(tx: Transaction) -> list[str]:
@@ -503,4 +512,4 @@ def expire(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     if not before:
         return
     locked = [r for r in attachments.select(tx, ids=before, lock=True) if r.run_id == before[r.id]]
-    settle(tx, _resume(tx, locked))
+    roll_back_and_release(tx, _resume(tx, locked))

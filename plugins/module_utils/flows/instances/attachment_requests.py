@@ -24,6 +24,7 @@ from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ...ledger.storage.volumes import VolumeRow
+from ..volumes import dead_uploads
 from . import operation
 
 FIELDS = ("instance", "volume", "device", "mode", "delete_on_termination", "disk_bus", "tag")
@@ -64,7 +65,8 @@ def read(
             _check_form(entry, attaching)
             sound.append((path, _canonical(entry)))
     guests = operation.by_words(tx, [str(w["instance"]) for _p, w in sound if w.get("instance")], project)
-    found = volumes.find(tx, (str(w["volume"]) for _p, w in sound), project, lock=True)
+    dead_uploads.end_dead(tx)
+    volume_rows = volumes.find(tx, (str(w["volume"]) for _p, w in sound), project, lock=True)
     result: list[AttachmentRequest] = []
     seen: set[tuple[str, str]] = set()
     for path, entry in sound:
@@ -72,7 +74,7 @@ def read(
         with refusals.collect(path + ".instance"):
             guest = operation.meant(tx, guests, entry["instance"], project) if entry.get("instance") else None
         with refusals.collect(path + ".volume"):
-            volume = found.get(str(entry["volume"]))
+            volume = volume_rows.get(str(entry["volume"]))
             if volume is None:
                 raise errors.VolumeNotFound(
                     volume_id=entry["volume"], remedy="volume_list shows the volumes of the project."
@@ -106,8 +108,8 @@ def hosts_named(tx: Transaction, entries: t.Sequence[t.Any], project: str | None
     words = sorted({str(e["instance"]) for e in named if e.get("instance")})
     rows = instances.select_live(tx, names=words, project=project) if words else []
     rows += instances.select_live(tx, uuids=words, project=project) if words else []
-    found = volumes.find(tx, (str(e["volume"]) for e in named if e.get("volume")), project)
-    having = attachments.select(tx, volume_ids=[v.id for v in found.values()]) if found else []
+    volume_rows = volumes.find(tx, (str(e["volume"]) for e in named if e.get("volume")), project)
+    having = attachments.select(tx, volume_ids=[v.id for v in volume_rows.values()]) if volume_rows else []
     return sorted({r.host for r in rows if r.host} | {a.attached_host for a in having if a.attached_host})
 
 

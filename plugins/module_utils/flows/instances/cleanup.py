@@ -28,18 +28,20 @@ def finish(tx: Transaction, cleaned: t.Mapping[str, t.Collection[str]], partly: 
     :arg partly: of these only a part was cleaned: they were there, and stayed, when their hosts were asked
     """
     pairs = {(host, uuid) for host, uuids in cleaned.items() for uuid in uuids}
-    pairs -= _there_again(tx, pairs)
+    pairs -= _pairs_kept_on_hosts(tx, pairs)
     parts = {**cleanups.of_a_part(tx, pairs), **{pair: part for pair, part in (partly or {}).items() if pair in pairs}}
     life.hosts_cleaned(tx, pairs - set(parts))  # before any node is locked
     cleanups.done(tx, pairs, parts)
 
 
-def _there_again(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+def _pairs_kept_on_hosts(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> set[tuple[str, str]]:
     """Return the instances on hosts that owe no cleanup of them any more: they came after another run had cleaned the host, and this run reports late."""
-    there = instances.kept(tx, pairs)
-    if there:
-        there -= {(r.host, r.instance_uuid) for r in cleanups.of_instances(tx, sorted({uuid for _host, uuid in there}))}
-    return there
+    kept_pairs = instances.pairs_to_keep(tx, pairs)
+    if kept_pairs:
+        kept_pairs -= {
+            (r.host, r.instance_uuid) for r in cleanups.of_instances(tx, sorted({uuid for _host, uuid in kept_pairs}))
+        }
+    return kept_pairs
 
 
 @dataclass
@@ -47,22 +49,22 @@ class Lost:
     """Instances on which a run worked until another took its place."""
 
     #: uuid -> name of the domain, of instances that the host is to have no longer
-    gone: dict[str, str] = field(default_factory=dict)
+    domains_to_remove: dict[str, str] = field(default_factory=dict)
     off: list[str] = field(default_factory=list)  # uuids of soft-deleted instances: their guests are to be off
 
 
 def lost_on(tx: Transaction, host: str, uuids: t.Collection[str]) -> Lost:
     """Return the work on ``host`` for instances for which this run made something there, although it had lost them by then."""
-    found = Lost()
+    work = Lost()
     soft = (states.SOFT_DELETED, states.SOFT_DELETING)
     for row in instances.whatever_became_of(tx, uuids):
         if row.deleted == instances.LIVE and row.run_id == tx.run.id and row.task_state != states.DELETING:
             continue
         if row.deleted != instances.LIVE or row.task_state == states.DELETING or row.host != host:
-            found.gone[row.uuid] = row.domain_name
+            work.domains_to_remove[row.uuid] = row.domain_name
         elif row.vm_state in soft or row.task_state in soft:
-            found.off.append(row.uuid)
-    return found
+            work.off.append(row.uuid)
+    return work
 
 
 def left_behind(tx: Transaction, uuid: str, host: str, reason: str) -> bool:

@@ -23,7 +23,7 @@ from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volume_history
 from ..attachments import life
-from . import cleanup, operation
+from . import cleanup, operation, shelved
 from .operation import Operation, Outcome, Selection
 from .operations import OPERATIONS
 
@@ -38,7 +38,7 @@ class Deleting:
     rows: list[Instance] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)  # hosts that have to remove something, or shut a guest off
     storage_hosts: list[str] = field(default_factory=list)  # that have to end exports, or to delete volumes
-    kept: list[Instance] = field(default_factory=list)  # are soft-deleted, or were already
+    soft_deleted: list[Instance] = field(default_factory=list)  # are soft-deleted, or were already
     volumes: dict[str, list[str]] = field(default_factory=dict)  # uuid -> names of the volumes that are deleted with it
 
 
@@ -54,16 +54,16 @@ def begin(tx: Transaction, selection: Selection, missing_ok: bool = False, soft:
     rows = operation.select(tx, selection, everything="bootflow_delete_all")
     if not missing_ok:
         operation.refuse_unknown(tx, rows, selection)
-    kept = [r for r in rows if soft and _can_be_kept(r)]
-    operation.refuse([_is_between(r) for r in kept if r.task_state in _BETWEEN or _is_unseen(r)])
-    known = {r.uuid for r in kept}
+    to_soft_delete = [r for r in rows if soft and _can_be_kept(r)]
+    operation.refuse([_is_between(r) for r in to_soft_delete if r.task_state in _BETWEEN or _is_unseen(r)])
+    known = {r.uuid for r in to_soft_delete}
     ended = [r for r in rows if r.uuid not in known]
     operation.enter(tx, DELETE, ended)
-    found = _marked(tx, ended)
-    begun = operation.enter(tx, SOFT_DELETE, kept)
+    deleting = _marked(tx, ended)
+    begun = operation.enter(tx, SOFT_DELETE, to_soft_delete)
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, SOFT_DELETE.name)
     hosts = {r.host for r in begun.rows if r.host is not None} | _end_moves(tx, begun.rows)
-    return dataclasses.replace(found, hosts=sorted(hosts.union(found.hosts)), kept=kept)
+    return dataclasses.replace(deleting, hosts=sorted(hosts.union(deleting.hosts)), soft_deleted=to_soft_delete)
 
 
 def _can_be_kept(row: Instance) -> bool:
@@ -113,11 +113,11 @@ def begin_reclaim(tx: Transaction, seconds: float) -> Deleting:
 
 def _marked(tx: Transaction, rows: list[Instance]) -> Deleting:
     """Return the work that follows for instances that are marked as deleting."""
-    found = [r.uuid for r in rows]
-    volumes, storage_hosts = life.deleted_with(tx, found), life.storage_hosts_of(tx, found)
-    life.end_with_instances(tx, found)
+    uuids = [r.uuid for r in rows]
+    volumes, storage_hosts = life.deleted_with(tx, uuids), life.storage_hosts_of(tx, uuids)
+    life.end_with_instances(tx, uuids)
     _end_moves(tx, rows)
-    hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(tx, found)}
+    hosts = {r.host for r in rows if r.host is not None} | {c.host for c in cleanups.of_instances(tx, uuids)}
     history.notify_each(tx, {r.uuid: {"host": r.host} for r in rows if r.host is not None}, SHUTDOWN % "start")
     return Deleting(rows=rows, hosts=sorted(hosts), storage_hosts=sorted(storage_hosts), volumes=volumes)
 
@@ -126,10 +126,10 @@ def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
     """The other host of a move that is not decided has something of the instance too: it is cleaned, as when the move is confirmed. Returns these
     hosts. source: Nova's _confirm_resize_on_deleting
     """
-    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    moves = ledger_moves.open_of(tx, [r.uuid for r in rows])
     due: list[cleanups.Due] = []
     for row in rows:
-        move = found.get(row.uuid)
+        move = moves.get(row.uuid)
         for host in {move.source_compute, move.dest_compute} - {row.host} if move is not None else ():
             reason = "it was deleted before its move was decided"
             due.append(cleanups.Due(host, row.uuid, row.domain_name, reason))
@@ -138,20 +138,20 @@ def _end_moves(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
             part, reason = cleanups.OLD if is_over else cleanups.NEW, "it was deleted before its resize was decided"
             due.append(cleanups.Due(move.dest_compute, row.uuid, row.domain_name, reason, part))
     cleanups.add(tx, *due)
-    ledger_moves.apply(tx, list(found.values()), move_life.DELETED)
+    ledger_moves.apply(tx, list(moves.values()), move_life.DELETED)
     return {d.host for d in due}
 
 
 def hosts_having(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, set[str]]:
     """uuid -> the hosts that have something of the instance or of its volumes, or may have: a delete asks all of them."""
-    found = {r.uuid: {r.host} - {None} for r in rows}
-    for due in cleanups.of_instances(tx, list(found)):
-        found[due.instance_uuid].add(due.host)
-    for uuid, move in ledger_moves.open_of(tx, list(found)).items():
-        found[uuid] |= {move.source_compute, move.dest_compute}
-    for uuid, hosts in life.storage_hosts_by_instance(tx, list(found)).items():
-        found[uuid] |= hosts
-    return t.cast("dict[str, set[str]]", found)
+    hosts_by_uuid = {r.uuid: {r.host} - {None} for r in rows}
+    for due in cleanups.of_instances(tx, list(hosts_by_uuid)):
+        hosts_by_uuid[due.instance_uuid].add(due.host)
+    for uuid, move in ledger_moves.open_of(tx, list(hosts_by_uuid)).items():
+        hosts_by_uuid[uuid] |= {move.source_compute, move.dest_compute}
+    for uuid, hosts in life.storage_hosts_by_instance(tx, list(hosts_by_uuid)).items():
+        hosts_by_uuid[uuid] |= hosts
+    return t.cast("dict[str, set[str]]", hosts_by_uuid)
 
 
 def strangers_error(hosts: t.Sequence[str]) -> errors.ComputeHostNotFound:
@@ -204,11 +204,11 @@ def journal_unexpected(tx: Transaction, host: str, problems: t.Mapping[str, erro
 
     Returns their instances.
     """
-    found = {uuid: error.in_full for uuid, error in problems.items() if error.details.get("traceback")}
-    for details in sorted(set(found.values())):
-        where = [(uuid, host) for uuid in sorted(found) if found[uuid] == details]
+    tracebacks = {uuid: error.in_full for uuid, error in problems.items() if error.details.get("traceback")}
+    for details in sorted(set(tracebacks.values())):
+        where = [(uuid, host) for uuid in sorted(tracebacks) if tracebacks[uuid] == details]
         history.add_events(tx, where, DELETE.name, history.ERROR, details)
-    return sorted(found)
+    return sorted(tracebacks)
 
 
 def removed(
@@ -229,14 +229,14 @@ def removed(
     """
     runs.renew(tx)
     operation.finish(tx, SOFT_DELETE, powered_off or {})
-    gone = sorted(
+    removed_pairs = sorted(
         {(uuid, host) for host, uuids in done.items() for uuid in uuids if (host, uuid) not in (partly or {})}
     )
-    rows = instances.select_live(tx, uuids=sorted({uuid for uuid, _host in gone}), lock=True)
-    ended = {r.uuid: r.host for r in rows if (r.uuid, r.host) in gone and r.task_state == states.DELETING}
+    rows = instances.select_live(tx, uuids=sorted({uuid for uuid, _host in removed_pairs}), lock=True)
+    ended = {r.uuid: r.host for r in rows if (r.uuid, r.host) in removed_pairs and r.task_state == states.DELETING}
     cleanup.finish(tx, done, partly)
-    instances.leave_hosts(tx, gone, states.DELETING)
-    history.add_events(tx, gone, DELETE.name, history.SUCCESS)
+    instances.leave_hosts(tx, removed_pairs, states.DELETING)
+    history.add_events(tx, removed_pairs, DELETE.name, history.SUCCESS)
     history.notify_each(tx, {uuid: {"host": host} for uuid, host in ended.items()}, SHUTDOWN % "end")
     hosts = {uuid: host for uuid, (host, _error) in failed.items()}
     faults = {uuid: error for uuid, (_host, error) in failed.items()}
@@ -249,13 +249,13 @@ def removed(
 def soft_deleted(tx: Transaction, uuids: t.Sequence[str]) -> tuple[list[Instance], list[dict[str, t.Any]]]:
     """Return, of the instances to soft-delete, (the soft-deleted ones, the others: {name, uuid, host, fault})."""
     rows = instances.select_live(tx, uuids=uuids)
-    left = [r for r in rows if r.vm_state != states.SOFT_DELETED or r.task_state is not None]
-    faults = history.last_faults(tx, [r.uuid for r in left])
+    remaining = [r for r in rows if r.vm_state != states.SOFT_DELETED or r.task_state is not None]
+    faults = history.last_faults(tx, [r.uuid for r in remaining])
     problems = [
         {"name": r.display_name, "uuid": r.uuid, "host": r.host, "fault": history.shown_fault(faults.get(r.uuid))}
-        for r in left
+        for r in remaining
     ]
-    return [r for r in rows if r not in left], problems
+    return [r for r in rows if r not in remaining], problems
 
 
 def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[str, t.Any]]]:
@@ -271,11 +271,11 @@ def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[s
         waiting.setdefault(due.instance_uuid, []).append(due.host)
     exported = attachments.of_instances(tx, [r.uuid for r in rows])
     faults = history.last_faults(tx, sorted(waiting))
-    gone, left = [], []
+    deleted_rows, remaining = [], []
     for row in rows:
         if (row.uuid in waiting or row.uuid in exported) and not force:
             volumes = exported.get(row.uuid, [])
-            left.append(
+            remaining.append(
                 {
                     "name": row.display_name,
                     "uuid": row.uuid,
@@ -288,19 +288,19 @@ def finish(tx: Transaction, force: bool = False) -> tuple[list[str], list[dict[s
             continue
         for host in waiting.get(row.uuid, ()):
             ports.hold(tx, row.uuid, host)
-        gone.append(row)
+        deleted_rows.append(row)
     reason = "deleted by force while the host did not answer"
-    owed = [cleanups.Due(host, r.uuid, r.domain_name, reason) for r in gone for host in waiting.get(r.uuid, ())]
+    owed = [cleanups.Due(host, r.uuid, r.domain_name, reason) for r in deleted_rows for host in waiting.get(r.uuid, ())]
     cleanups.add(tx, *owed)
-    _end(tx, gone, claimed=[r.uuid for r in gone if r.uuid not in waiting])
-    return [r.display_name for r in gone], left
+    _end(tx, deleted_rows, claimed=[r.uuid for r in deleted_rows if r.uuid not in waiting])
+    return [r.display_name for r in deleted_rows], remaining
 
 
 def volumes_left(tx: Transaction, uuids: t.Collection[str]) -> list[dict[str, t.Any]]:
     """Return the volumes to delete with these deleted instances that are unused, but are there still: {name, id, instance_uuid,
     status, fault}.
     """
-    rows = attachments.select(tx, instance_uuids=uuids, beside=False, ended=True) if uuids else []
+    rows = attachments.select(tx, instance_uuids=uuids, on_second_host=False, ended=True) if uuids else []
     rows = [r for r in rows if r.delete_on_termination and r.state is None]
     known = attachments.volumes_of(tx, rows)
     users = attachments.of_volumes(tx, known) if known else {}
@@ -318,6 +318,10 @@ def volumes_left(tx: Transaction, uuids: t.Collection[str]) -> list[dict[str, t.
     ]
 
 
+#: One that was shelved when it was soft-deleted has its image still.
+_MAY_BE_SHELVED = (states.SHELVED, states.SHELVED_OFFLOADED, states.SOFT_DELETED)
+
+
 def _end(tx: Transaction, rows: t.Sequence[Instance], claimed: t.Sequence[str] = ()) -> None:
     """:arg claimed: instances whose claims end."""
     uuids = [r.uuid for r in rows]
@@ -325,5 +329,6 @@ def _end(tx: Transaction, rows: t.Sequence[Instance], claimed: t.Sequence[str] =
     ports.release(tx, uuids)
     claims.release(tx, claimed)
     instances.bury(tx, uuids)
+    shelved.end(tx, [r.uuid for r in rows if r.vm_state in _MAY_BE_SHELVED])  # images are locked last
     history.finish_actions(tx, uuids, "create", "Error")  # of instances deleted during their build
     operation.close(tx, DELETE, {r.uuid: r.host for r in rows})

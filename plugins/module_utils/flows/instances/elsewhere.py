@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
+from ...core.instances import states
 from ...core.instances.power_states import POWER_STATES
 from ...core.instances.power_sync import OFF
 from ...ledger.compute import nodes, sightings
@@ -22,12 +23,18 @@ def refusals(tx: Transaction, rows: t.Iterable[InstanceRow]) -> dict[str, errors
 
     A domain that is off on another host does not block an instance whose own host has its domain: it is an orphan there, which audit reports.
     """
+    rows = list(rows)
     homes = {r.uuid: (str(r.host), str(r.node)) for r in rows if r.host is not None}
-    found = sightings.elsewhere(tx, homes)
+    offloaded = {r.uuid for r in rows if r.host is None and r.vm_state == states.SHELVED_OFFLOADED}
+    sightings_by_uuid = sightings.elsewhere(tx, {*homes, *offloaded})
     refused = {}
     at_home: dict[tuple[str, str], set[str]] = {}
-    for uuid, seen in found.items():
+    for uuid, seen in sightings_by_uuid.items():
         with_power = [s for s in seen if s.power_state is not None and s.power_state not in OFF]
+        if uuid in offloaded:
+            words = _words((with_power or seen)[0])
+            refused[uuid] = errors.InstanceElsewhere(instance_uuid=uuid, host="no host", found=words)
+            continue
         home = homes[uuid]
         if home not in at_home:
             at_home[home] = {d["uuid"] for d in nodes.node_facts(tx, *home).get("domains", ())}
@@ -52,9 +59,9 @@ def hosts_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, set[str]]:
 
 def running_on(tx: Transaction, uuids: t.Collection[str]) -> dict[str, str]:
     """uuid -> the other host that reported its guest with power."""
-    found = {}
+    other_hosts = {}
     for uuid, seen in sightings.elsewhere(tx, uuids).items():
         hosts = [s.host for s in seen if s.power_state is not None and s.power_state not in OFF]
         if hosts:
-            found[uuid] = hosts[0]
-    return found
+            other_hosts[uuid] = hosts[0]
+    return other_hosts

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.instances import quotas
 from ...core.interfaces.entries import STATUSES, NamedInterface, WantedInterface, take_met
+from ...core.networks import on_hosts
 from ...core.networks.network import Network
 from ...core.networks.network_info import PortRecord
 from ...core.request.networks import check_overlap
-from ...ledger.compute import history, instances, ports, runs
+from ...ledger.compute import history, instances, nodes, ports, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
@@ -46,10 +47,10 @@ class Interface:
 
 @dataclass
 class Begun:
-    """``found``: for their hosts; ``new``: ids of the ports that this run made, or took from their guests; ``unchanged``: nothing is to
+    """``interfaces``: for their hosts; ``new``: ids of the ports that this run made, or took from their guests; ``unchanged``: nothing is to
     be done; ``refused``: entries that do not stop the others."""
 
-    found: list[Interface] = field(default_factory=list)
+    interfaces: list[Interface] = field(default_factory=list)
     new: set[str] = field(default_factory=set)
     unchanged: list[str] = field(default_factory=list)
     refused: list[Refused[t.Any]] = field(default_factory=list)
@@ -70,14 +71,14 @@ class _Entries(Beginning[EntryT]):
         known_hosts: t.Collection[str] | None,
     ):
         super().__init__(tx, plug, known_hosts)
-        found = operation.by_words(tx, (e.instance for e in entries), project)
+        candidates = operation.by_words(tx, (e.instance for e in entries), project)
         self.rows: dict[str, Instance] = {}
-        self.of: dict[str, list[EntryT]] = {}
+        self.entries: dict[str, list[EntryT]] = {}
         for entry in entries:
             with self.problems.collect(entry.path + ".instance"):
-                row = operation.meant(tx, found, entry.instance, project)
+                row = operation.meant(tx, candidates, entry.instance, project)
                 self.rows[row.uuid] = row
-                self.of.setdefault(row.uuid, []).append(entry)
+                self.entries.setdefault(row.uuid, []).append(entry)
         self.problems.raise_if_any()
         self.read_runs(self.rows.values())
 
@@ -87,7 +88,7 @@ class _Entries(Beginning[EntryT]):
 
     def may_begin(self, uuid: str) -> bool:
         """Whether the instance is in a state that allows it; else its entries are refused."""
-        with self.refusing(self.rows[uuid], *self.of[uuid]):
+        with self.refusing(self.rows[uuid], *self.entries[uuid]):
             self.check(self.rows[uuid])
             return True
         return False
@@ -109,19 +110,20 @@ def begin_attach(
     if limits:  # turns are taken before any row is locked
         named = operation.by_words(tx, (e.instance for e in entries), project, lock=False)
         take_turns(tx, "project", {row.project for rows in named.values() for row in rows})
-    its = _Entries(tx, ATTACH, entries, project, known_hosts)
-    allocator = ports.Allocator(tx, tx.rng, [networks[str(e.request.network)] for e in entries])
-    adding = _Adding(tx, its, allocator, limits)
-    for uuid in its.uuids:
-        if its.may_begin(uuid):
+    by_instance = _Entries(tx, ATTACH, entries, project, known_hosts)
+    named_networks = [networks[str(e.request.network)] for e in entries]
+    allocator = ports.Allocator(tx, tx.rng, named_networks)
+    adding = _Adding(tx, by_instance, allocator, limits, named_networks)
+    for uuid in by_instance.uuids:
+        if by_instance.may_begin(uuid):
             adding.add(uuid, networks)
-    its.raise_if_none(bool(adding.wanted))
+    by_instance.raise_if_none(bool(adding.wanted))
     allocator.write()
     for uuid, added in adding.networks.items():
-        redefine.add_networks(tx, its.rows[uuid], added)
-        ports.bind(tx, [uuid], str(its.rows[uuid].host))
-    begun = Begun(_interfaces(tx, its.rows, adding.wanted), adding.new, refused=its.refused)
-    _start(tx, ATTACH, begun.found)
+        redefine.add_networks(tx, by_instance.rows[uuid], added)
+        ports.bind(tx, [uuid], str(by_instance.rows[uuid].host))
+    begun = Begun(_interfaces(tx, by_instance.rows, adding.wanted), adding.new, refused=by_instance.refused)
+    _start(tx, ATTACH, begun.interfaces)
     return begun
 
 
@@ -129,36 +131,46 @@ class _Adding:
     """The wanted ports, including existing ones."""
 
     def __init__(
-        self, tx: Transaction, its: _Entries[WantedInterface], allocator: ports.Allocator, limits: t.Mapping[str, t.Any]
+        self,
+        tx: Transaction,
+        by_instance: _Entries[WantedInterface],
+        allocator: ports.Allocator,
+        limits: t.Mapping[str, t.Any],
+        named_networks: t.Iterable[Network],
     ):
-        self.its = its
+        self.by_instance = by_instance
         self.allocator = allocator
         self.wanted: list[str] = []  # ids
         self.new: set[str] = set()
         self.networks: dict[str, list[Network]] = {}  # uuid -> the networks of its new ports
-        self._there = ports.ports_of(tx, its.uuids)
-        self._positions = ports.next_positions(tx, its.uuids)
-        projects = {row.project for row in its.rows.values()}
+        self._existing = ports.ports_of(tx, by_instance.uuids)
+        self._positions = ports.next_positions(tx, by_instance.uuids)
+        self._reported: dict[tuple[str, str], on_hosts.Reported] = {}
+        if on_hosts.needed(map(vars, named_networks)):
+            hosts = {row.host for row in by_instance.rows.values() if row.host is not None}
+            self._reported = nodes.reported_networks(tx, hosts)
+        projects = {row.project for row in by_instance.rows.values()}
         self._limits = {p: quotas.limits_of(limits, p) for p in projects if quotas.PORTS in quotas.limited(limits, p)}
         self._used = instances.ports_in_use(tx, self._limits) if self._limits else {}
 
     def add(self, uuid: str, networks: t.Mapping[str, Network]) -> None:
-        row, entries = self.its.rows[uuid], self.its.of[uuid]
-        met = take_met(entries, [port for port, _network in self._there[uuid]])
+        row, entries = self.by_instance.rows[uuid], self.by_instance.entries[uuid]
+        met = take_met(entries, [port for port, _network in self._existing[uuid]])
         self.wanted += [port.id for port in met.values()]
-        have = [network for _port, network in self._there[uuid]]
+        have = [network for _port, network in self._existing[uuid]]
         for number, entry in enumerate(entries):
             if number in met:
                 continue
             network = networks[str(entry.request.network)]
             try:
+                self._check_host(row, network)
                 check_overlap(network, have)
                 if row.project in self._limits:
                     quotas.check_ports(1, self._used.get(row.project, 0), self._limits[row.project])
                 (port_id,) = self.allocator.add(uuid, [(entry.request, network)], self._positions[uuid])
             except errors.BootflowError as e:
                 e.status = STATUSES.get(e.code, e.status)
-                self.its.refuse(row, entry, e)
+                self.by_instance.refuse(row, entry, e)
                 continue
             self._positions[uuid] += 1
             self._used[row.project] = self._used.get(row.project, 0) + 1
@@ -166,6 +178,16 @@ class _Adding:
             self.wanted.append(port_id)
             have.append(network)
             self.networks.setdefault(uuid, []).append(network)
+
+    def _check_host(self, row: Instance, network: Network) -> None:
+        """:raises HostLacksNetwork: the instance's host reported that it lacks the network"""
+        host, node = str(row.host), str(row.node)
+        for wanted in on_hosts.needed([vars(network)]):
+            lack = wanted.lack(self._reported.get((host, node)))
+            if lack:
+                error = wanted.refusal(lack, host)
+                error.remedy = "%s Then run bootflow.compute.heartbeat, so that the host reports it." % error.remedy
+                raise error
 
 
 def begin_detach(
@@ -180,32 +202,35 @@ def begin_detach(
     :arg networks: names and ids of the inventory's.
     :raises InvalidRequest: see begin_attach().
     """
-    its = _Entries(tx, DETACH, entries, project, known_hosts)
-    there, leaving = (ports.ports_of(tx, its.uuids, leaving=each) for each in (False, True))
+    by_instance = _Entries(tx, DETACH, entries, project, known_hosts)
+    attached, leaving = (ports.ports_of(tx, by_instance.uuids, leaving=is_leaving) for is_leaving in (False, True))
     unchanged: list[str] = []
     chosen: list[str] = []
-    for uuid in its.uuids:
-        row, meant = its.rows[uuid], {}
-        for entry in its.of[uuid]:
-            ways = [[p for p, n in found[uuid] if entry.is_met_by(p, n.name)] for found in (leaving, there)]
+    for uuid in by_instance.uuids:
+        row, meant = by_instance.rows[uuid], {}
+        for entry in by_instance.entries[uuid]:
+            ways = [
+                [p for p, n in ports_by_uuid[uuid] if entry.is_met_by(p, n.name)]
+                for ports_by_uuid in (leaving, attached)
+            ]
             its_ports = ways[0] or ways[1]
             known = entry.network is None or entry.network in networks or bool(its_ports)
             if not known:
-                its.refuse(row, entry, errors.NetworkNotFound(network_id=entry.network))
+                by_instance.refuse(row, entry, errors.NetworkNotFound(network_id=entry.network))
             elif len(its_ports) > 1 and not ways[0]:
-                its.refuse(row, entry, _several(row, entry, its_ports))
+                by_instance.refuse(row, entry, _several(row, entry, its_ports))
             elif its_ports:
                 meant[entry.path] = [p.id for p in its_ports]
             else:
                 unchanged.append("%s (%s)" % (row.display_name, entry.words))
-        its.of[uuid] = [entry for entry in its.of[uuid] if entry.path in meant]
-        if meant and its.may_begin(uuid):
-            chosen += [port_id for found in meant.values() for port_id in found]
-    its.raise_if_none(bool(chosen or unchanged))
+        by_instance.entries[uuid] = [entry for entry in by_instance.entries[uuid] if entry.path in meant]
+        if meant and by_instance.may_begin(uuid):
+            chosen += [port_id for port_ids in meant.values() for port_id in port_ids]
+    by_instance.raise_if_none(bool(chosen or unchanged))
     ids = list(dict.fromkeys(chosen))
     ports.begin_leaving(tx, ids)
-    begun = Begun(_interfaces(tx, its.rows, ids, leaving=True), set(ids), unchanged, its.refused)
-    _start(tx, DETACH, begun.found)
+    begun = Begun(_interfaces(tx, by_instance.rows, ids, leaving=True), set(ids), unchanged, by_instance.refused)
+    _start(tx, DETACH, begun.interfaces)
     return begun
 
 
@@ -220,26 +245,26 @@ def _several(row: Instance, entry: NamedInterface, its_ports: t.Sequence[PortRec
 def _interfaces(
     tx: Transaction, rows: t.Mapping[str, Instance], ids: t.Sequence[str], leaving: bool = False
 ) -> list[Interface]:
-    found = ports.ports_of(tx, sorted(rows), leaving=leaving) if ids else {}
+    ports_by_uuid = ports.ports_of(tx, sorted(rows), leaving=leaving) if ids else {}
     wanted = set(ids)
     return [
         Interface(rows[uuid], port, network)
-        for uuid, its in found.items()
-        for port, network in its
+        for uuid, instance_ports in ports_by_uuid.items()
+        for port, network in instance_ports
         if port.id in wanted
     ]
 
 
-def _start(tx: Transaction, its: Operation, found: t.Sequence[Interface]) -> None:
-    rows = {each.row.uuid: each.row for each in found}
-    operation.start(tx, its, list(rows.values()))
-    history.start_events_on(tx, {uuid: row.host for uuid, row in rows.items()}, its.name)
+def _start(tx: Transaction, plug: Operation, begun_interfaces: t.Sequence[Interface]) -> None:
+    rows = {interface.row.uuid: interface.row for interface in begun_interfaces}
+    operation.start(tx, plug, list(rows.values()))
+    history.start_events_on(tx, {uuid: row.host for uuid, row in rows.items()}, plug.name)
 
 
 # --- done by the hosts --------------------------------------------------------------------------------------------------
 
 
-def lost(tx: Transaction, ids: t.Sequence[str]) -> set[str]:
+def find_detached(tx: Transaction, ids: t.Sequence[str]) -> set[str]:
     """Return the ports that another run has detached, or begun to, since they were read: their guests may have got them too late."""
     return set(ids) - ports.had(tx, ids)
 
@@ -254,7 +279,7 @@ def to_detach(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
     return may
 
 
-def gone(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
+def free_addresses(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
     """Free the addresses of ports that ``host`` reports as detached from their guests. Returns the ports that are gone.
 
     The others keep their addresses: the instance is on another host meanwhile, where its guest may have brought the interface, or a run
@@ -265,7 +290,7 @@ def gone(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
     return may
 
 
-def kept(tx: Transaction, ids: t.Sequence[str]) -> None:
+def keep_attached(tx: Transaction, ids: t.Sequence[str]) -> None:
     """Keep these ports as interfaces of their guests, which have not released them."""
     ports.stay(tx, ids)
 
@@ -274,8 +299,8 @@ def _still(tx: Transaction, ids: t.Sequence[str], host: str) -> set[str]:
     """Return the ports whose instance is on ``host`` and in no task, or does not exist any more; the instances are locked."""
     owners = ports.owners(tx, ids)
     living = {r.uuid: r for r in instances.select_live(tx, uuids=sorted(set(owners.values())), lock=True)}
-    here = {u for u in owners.values() if u not in living or _is_at_rest(living[u], host)}
-    return {key for key, uuid in owners.items() if uuid in here}
+    uuids_at_rest = {u for u in owners.values() if u not in living or _is_at_rest(living[u], host)}
+    return {key for key, uuid in owners.items() if uuid in uuids_at_rest}
 
 
 def _is_at_rest(row: Instance, host: str) -> bool:
@@ -285,10 +310,10 @@ def _is_at_rest(row: Instance, host: str) -> bool:
 # --- finished -----------------------------------------------------------------------------------------------------------
 
 
-def finish(tx: Transaction, its: Operation, outcomes: t.Mapping[str, t.Sequence[errors.BootflowError]]) -> None:
+def finish(tx: Transaction, plug: Operation, outcomes: t.Mapping[str, t.Sequence[errors.BootflowError]]) -> None:
     """Close the journal. :arg outcomes: uuid -> why interfaces of the instance failed; none: all are done"""
     runs.renew(tx)
-    failed = {uuid: found[0] for uuid, found in outcomes.items() if found}
+    failed = {uuid: problems[0] for uuid, problems in outcomes.items() if problems}
     hosts = instances.hosts_of(tx, outcomes)
     history.add_faults(tx, failed, hosts)
-    operation.journal(tx, its, sorted(set(outcomes) - set(failed)), failed, hosts)
+    operation.journal(tx, plug, sorted(set(outcomes) - set(failed)), failed, hosts)

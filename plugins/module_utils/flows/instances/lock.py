@@ -78,8 +78,8 @@ def _write(
     uuids = [r.uuid for r in rows]
     instances.write(tx, uuids, updated_at=tx.now, **values)
     for project in sorted({r.project for r in rows}):
-        its = [r.uuid for r in rows if r.project == project]
-        history.start_actions(tx, its, action, tx.request_id, project, tx.actor)
+        project_uuids = [r.uuid for r in rows if r.project == project]
+        history.start_actions(tx, project_uuids, action, tx.request_id, project, tx.actor)
     history.add_events(tx, [(r.uuid, r.host) for r in rows], action, history.SUCCESS)
     history.finish_actions(tx, uuids, action)
     history.notify_each(tx, {r.uuid: {"host": r.host, **payload} for r in rows}, "compute.instance.%s" % action)

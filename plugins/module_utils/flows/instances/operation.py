@@ -45,12 +45,15 @@ class Operation:
     recovers_volumes: bool = False
     fails_to: str | None = None  # vm_state after a failure whose guest does not run; None: always as before
     forced: str = ""  # the note that is printed for a guest that had to be forced
-    gone: str = ""  # and of one without a domain, where that is as good as the result; empty: it is an error
+    #: The note for a guest without a domain, where that is as good as the result; empty: it is an error.
+    missing_domain_note: str = ""
     details: t.Callable[[Instance], dict[str, t.Any]] = lambda row: {}  # details of one instance for the host
     ends: t.Callable[[float], dict[str, t.Any]] = (
         lambda now: {}
     )  # fields that its success writes in addition to the result
     counts_again: bool = False  # for the quota
+    beyond: frozenset[str] = frozenset()  # vm_states to which its result leads by itself
+    ends_shelving: bool = False  # what is kept of a shelved instance is forgotten when it succeeds
 
     @property
     def rule(self) -> states.Action:
@@ -78,7 +81,7 @@ class Operation:
 
     def is_done(self, vm_state: str, power_state: int = states.NOSTATE) -> bool:
         """Whether ``vm_state`` is already the operation's result, and the guest is not otherwise; never for a reboot."""
-        done = vm_state == self.rule.result and vm_state not in (self.rule.vm_states or ())
+        done = vm_state in (self.rule.result, *self.beyond) and vm_state not in (self.rule.vm_states or ())
         return done and power_state not in self.rule.undone_by
 
     def is_undone(self, vm_state: str, power_state: int) -> bool:
@@ -151,7 +154,7 @@ def begin(
     """
     if operation.counts_again:  # take turns with others that add to the usage, before any row is locked
         take_turns(tx, "project", {r.project for r in select(tx, selection, lock=False)})
-    rows = select(tx, selection, its=operation)
+    rows = select(tx, selection, operation=operation)
     refuse_unknown(tx, rows, selection, known_hosts)
     hosts = _that_seem_done(operation, rows, known_hosts) if ask else set()
     if hosts:
@@ -186,13 +189,13 @@ def select(
     selection: Selection,
     everything: str = "bootflow_all",
     lock: bool = True,
-    its: Operation | None = None,
+    operation: Operation | None = None,
 ) -> list[Instance]:
     """The rows of the selected instances, locked until the transaction ends. Renews the run's lease.
 
     :arg everything: the variable that selects all instances of a project.
     :arg lock: false: nothing is locked or written.
-    :arg its: who deleted an instance does not mean it by its host or project: soft-deleted ones that are not named, and that this operation
+    :arg operation: who deleted an instance does not mean it by its host or project: soft-deleted ones that are not named, and that this operation
         does not begin with, are left out.
     :raises InvalidInput: an empty selection, or a name is in several projects and none is given.
     """
@@ -220,7 +223,12 @@ def select(
     )
     if selection.project is None and selection.uuids is None:
         _refuse_ambiguous(rows, selection.names or ())
-    if its is None or selection.is_by_name or its.rule.vm_states is None or states.SOFT_DELETED in its.rule.vm_states:
+    if (
+        operation is None
+        or selection.is_by_name
+        or operation.rule.vm_states is None
+        or states.SOFT_DELETED in operation.rule.vm_states
+    ):
         return rows
     return [r for r in rows if r.vm_state != states.SOFT_DELETED]
 
@@ -230,7 +238,7 @@ def _refuse_ambiguous(rows: t.Sequence[Instance], names: t.Collection[str]) -> N
     for row in rows:
         if row.display_name in names:
             projects.setdefault(row.display_name, set()).add(row.project)
-    several = {name: sorted(found) for name, found in projects.items() if len(found) > 1}
+    several = {name: sorted(project_names) for name, project_names in projects.items() if len(project_names) > 1}
     if several:
         raise errors.InvalidInput(
             reason="; ".join("%s is in the projects %s" % (n, ", ".join(p)) for n, p in sorted(several.items())),
@@ -248,19 +256,21 @@ def by_words(
     rows = instances.select_live(tx, names=wanted, project=project)
     rows += instances.select_live(tx, uuids=wanted, project=project)
     uuids = sorted({r.uuid for r in rows})
-    found: dict[str, list[Instance]] = {}
+    rows_by_word: dict[str, list[Instance]] = {}
     for row in instances.select_live(tx, uuids=uuids, lock=lock):
         for word in {row.uuid, row.display_name} & set(wanted):
-            found.setdefault(word, []).append(row)
-    return found
+            rows_by_word.setdefault(word, []).append(row)
+    return rows_by_word
 
 
-def meant(tx: Transaction, found: t.Mapping[str, t.Sequence[Instance]], word: str, project: str | None) -> Instance:
+def meant(
+    tx: Transaction, rows_by_word: t.Mapping[str, t.Sequence[Instance]], word: str, project: str | None
+) -> Instance:
     """The one of by_words() that is meant. :arg project: that by_words() looked at
 
     :raises InstanceNotFound: there is none. :raises InvalidInput: several projects have one.
     """
-    rows = found.get(word, ())
+    rows = rows_by_word.get(word, ())
     if not rows:
         raise errors.InstanceNotFound(instance_id=word, remedy=_where(tx, word, project))
     if len(rows) > 1:
@@ -325,14 +335,14 @@ def _in_others(tx: Transaction, selection: Selection, unknown: set[str]) -> str 
     if selection.project is None:
         return None
     named = {"names": selection.names, "uuids": selection.uuids, "reservations": selection.reservations}
-    found: dict[str, set[str]] = {}
+    projects_of_word: dict[str, set[str]] = {}
     for condition, words in named.items():
         chosen: dict[str, t.Any] = {condition: sorted(unknown.intersection(words or ()))}
         for row in instances.select_live(tx, **chosen) if chosen[condition] else []:
-            its = {"names": row.display_name, "uuids": row.uuid, "reservations": row.reservation_id}
-            found.setdefault(its[condition], set()).add(row.project)
+            words_of_row = {"names": row.display_name, "uuids": row.uuid, "reservations": row.reservation_id}
+            projects_of_word.setdefault(words_of_row[condition], set()).add(row.project)
     words_of: dict[str, list[str]] = {}
-    for word, its_projects in sorted(found.items()):
+    for word, its_projects in sorted(projects_of_word.items()):
         if selection.project not in its_projects:
             words_of.setdefault(" and ".join(sorted(its_projects)), []).append(word)
     if not words_of:
@@ -366,7 +376,8 @@ def enter(
         begun.rows.append(row)
     refuse(refused)
     if operation.rule.brings_up:
-        refuse(list(elsewhere.refusals(tx, begun.rows).values()))
+        # Also of instances that seem to be as requested: the guest may run on another host.
+        refuse(list(elsewhere.refusals(tx, [*begun.rows, *begun.unchanged]).values()))
     start(tx, operation, begun.rows)
     return begun
 
@@ -469,29 +480,33 @@ def _end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance
     if operation.during is None:
         return
     places = operation.rule.task_states
-    taken = [
+    replaced = [
         r
         for r in rows
         if r.task_state is not None
         and (r.task_state in places if places is not None else not operation.is_begun(r.task_state))
     ]
-    if taken:
-        end_others(tx, operation, taken)
+    if replaced:
+        end_others(tx, operation, replaced)
 
 
 def end_others(tx: Transaction, operation: Operation, rows: t.Sequence[Instance]) -> None:
     """Close the journal of what is at work on these instances: the operation has taken its place."""
     for name, rule in states.ACTIONS.items():
-        its = [r.uuid for r in rows if rule.is_in(r.task_state)]
-        history.fail_events(tx, dict.fromkeys(its, "%s took its place" % operation.called), name)
-        history.finish_actions(tx, its, rule.journalled or rule.known_as or name, history.ERROR)
+        uuids = [r.uuid for r in rows if rule.is_in(r.task_state)]
+        history.fail_events(tx, dict.fromkeys(uuids, "%s took its place" % operation.called), name)
+        history.finish_actions(tx, uuids, rule.journalled or rule.known_as or name, history.ERROR)
+    if any(rule.makes_image and rule.is_in(r.task_state) for rule in states.ACTIONS.values() for r in rows):
+        from ..images import dead_images  # few runs die while they make images
+
+        dead_images.end_dead(tx)
 
 
 def notify(tx: Transaction, operation: Operation, hosts: t.Mapping[str, str | None], moment: str) -> None:
     """Notify of a moment of the operation, if it has notifications. :arg hosts: uuid -> the host where the instance is then"""
     if operation.notification:
-        told = {u: {"host": host} for u, host in hosts.items()}
-        history.notify_each(tx, told, "compute.instance.%s.%s" % (operation.notification, moment))
+        payloads = {u: {"host": host} for u, host in hosts.items()}
+        history.notify_each(tx, payloads, "compute.instance.%s.%s" % (operation.notification, moment))
 
 
 def check_quota(tx: Transaction, rows: t.Sequence[Instance], limits: t.Mapping[str, t.Any] | None) -> None:
@@ -502,8 +517,12 @@ def check_quota(tx: Transaction, rows: t.Sequence[Instance], limits: t.Mapping[s
     limited = {r.project for r in rows if quotas.limited(limits, r.project)}
     used = instances.usage(tx, limited) if limited else {}
     for project in sorted(limited):
-        mine = [r for r in rows if r.project == project]
-        needed = {"instances": len(mine), "cores": sum(r.vcpus for r in mine), "ram": sum(r.memory_mb for r in mine)}
+        project_rows = [r for r in rows if r.project == project]
+        needed = {
+            "instances": len(project_rows),
+            "cores": sum(r.vcpus for r in project_rows),
+            "ram": sum(r.memory_mb for r in project_rows),
+        }
         quotas.check_again(needed, used[project], quotas.limits_of(limits, project), project)
 
 
@@ -525,13 +544,13 @@ def refuse(refused: t.Sequence[errors.BootflowError]) -> None:
 def _of_each(refused: t.Sequence[errors.InvalidRequest]) -> list[dict[str, t.Any]]:
     """Their errors, each once, with the names of the instances that have it before what it is about."""
     names: dict[tuple[str, str], list[str]] = {}
-    found: dict[tuple[str, str], dict[str, t.Any]] = {}
+    error_by_key: dict[tuple[str, str], dict[str, t.Any]] = {}
     for one in refused:
         for error in one.errors:
             key = (str(error.get("path") or ""), str(error["message"]))
-            found.setdefault(key, dict(error))
+            error_by_key.setdefault(key, dict(error))
             names.setdefault(key, []).extend([one.details[WHOSE]] if WHOSE in one.details else [])
-    return [{**e, "path": ": ".join(filter(None, (some(names[key]), key[0])))} for key, e in found.items()]
+    return [{**e, "path": ": ".join(filter(None, (some(names[key]), key[0])))} for key, e in error_by_key.items()]
 
 
 def some(words: t.Sequence[str], comma: str = ", ") -> str:
@@ -563,13 +582,22 @@ def finish(tx: Transaction, operation: Operation, outcomes: t.Mapping[str, Outco
         if not bad:
             values.update(operation.ends(tx.now))
         ended |= leave(tx, operation, uuids, **values)
-    lost = set(outcomes) - ended
+    lost_uuids = set(outcomes) - ended
     done = ended - set(failed)
-    failed.update(instances.swap_errors(tx, lost, [operation.during]))
+    if operation.ends_shelving:
+        end_shelving(tx, done)
+    failed.update(instances.swap_errors(tx, lost_uuids, [operation.during]))
     hosts = instances.hosts_of(tx, {*done, *failed})
-    history.add_faults(tx, {u: e for u, e in failed.items() if u not in lost}, hosts)
+    history.add_faults(tx, {u: e for u, e in failed.items() if u not in lost_uuids}, hosts)
     journal(tx, operation, sorted(done), failed, hosts)
     return failed
+
+
+def end_shelving(tx: Transaction, uuids: t.Collection[str]) -> None:
+    """These instances are not shelved any more, if they were."""
+    from . import shelved  # few operations end it
+
+    shelved.end(tx, uuids)
 
 
 def vm_state_after(operation: Operation, outcome: Outcome) -> str | None:
@@ -577,10 +605,12 @@ def vm_state_after(operation: Operation, outcome: Outcome) -> str | None:
     return operation_outcomes.vm_state_after(operation.rule, operation.fails_to, outcome)
 
 
-def lost(tx: Transaction, operation: Operation, uuids: t.Collection[str]) -> dict[str, errors.BootflowError]:
+def find_lost_instances(
+    tx: Transaction, operation: Operation, uuids: t.Collection[str]
+) -> dict[str, errors.BootflowError]:
     """uuid -> why this run works no longer on this instance. Writes nothing."""
-    mine = instances.working_on(tx, uuids, operation.during) if operation.during else instances.living(tx, uuids)
-    return instances.swap_errors(tx, set(uuids) - mine, [operation.during])
+    own_uuids = instances.working_on(tx, uuids, operation.during) if operation.during else instances.living(tx, uuids)
+    return instances.swap_errors(tx, set(uuids) - own_uuids, [operation.during])
 
 
 def leave(tx: Transaction, operation: Operation, uuids: t.Sequence[str], **values: t.Any) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core.errors import InvalidInput
-from ...core.instances.states import ERROR
+from ...core.instances.states import ERROR, SHELVED_OFFLOADED
 from ...core.reading.nearest import question
 from ...core.request.image_rules import shutdown_timeout
 from ...ledger.compute.instances import Instance
@@ -34,7 +34,7 @@ OPERATIONS: dict[str, Operation] = {
     o.name: o
     for o in (
         # source: Nova's power_off, to which an instance that its host does not have is off
-        Operation("stop", "power_off", work="shutdown", forced=CUT_OFF, gone=GONE, details=_shutdown),
+        Operation("stop", "power_off", work="shutdown", forced=CUT_OFF, missing_domain_note=GONE, details=_shutdown),
         Operation("start", "power_on", work="running", recovers_volumes=True),
         Operation("pause", "pause", work="paused"),
         Operation("unpause", "unpause", work="unpaused"),
@@ -53,6 +53,14 @@ OPERATIONS: dict[str, Operation] = {
         ),
         Operation("unrescue", "unrescue", work="unrescue", fails_to=ERROR, forced=REDEFINED),
         Operation("set_admin_password", work="set_admin_password"),
+        Operation("snapshot", "snapshot", work="snapshot"),
+        Operation("create_backup", "snapshot", work="create_backup"),
+        # A guest that was shelved before its host lost power is off as well.
+        Operation(
+            "shelve", "shelve", work="shelve", forced=CUT_OFF, details=_shutdown, beyond=frozenset((SHELVED_OFFLOADED,))
+        ),
+        Operation("shelve_offload", "shelve_offload", work="shelve_offload"),
+        Operation("unshelve", "unshelve", work="unshelve", recovers_volumes=True),
         Operation("trigger_crash_dump", "trigger_crash_dump", work="interrupted"),
         # Begun by the playbook delete; deleted_at is that of the queue, from which they are reclaimed.
         Operation(
@@ -70,6 +78,7 @@ OPERATIONS: dict[str, Operation] = {
             recovers_volumes=True,
             ends=lambda now: {"deleted_at": None},
             counts_again=True,
+            ends_shelving=True,
         ),
         # A guest without a disk, or with a different one, cannot be distinguished: an instance whose run died there is in error.
         Operation(
@@ -80,6 +89,8 @@ OPERATIONS: dict[str, Operation] = {
             forced=CUT_OFF,
             ends=lambda now: {"launched_at": now},
         ),
+        # Its root disk is the former one or that of the snapshot, never a part of both.
+        Operation("revert", "revert", work="revert", forced=CUT_OFF),
     )
 }
 
@@ -92,11 +103,11 @@ def find(called: str, reboot_type: str) -> Operation:
 
     :raises InvalidInput: there is none.
     """
-    found = OPERATIONS.get("%s_reboot" % reboot_type.lower() if called == "reboot" else called)
-    if found is None or found.called != called:
+    operation = OPERATIONS.get("%s_reboot" % reboot_type.lower() if called == "reboot" else called)
+    if operation is None or operation.called != called:
         known = dict.fromkeys(o.called for o in OPERATIONS.values())
         raise InvalidInput(
             reason="operation %s does not exist" % called,
             remedy="%sGive one of: %s." % (question(called, known), ", ".join(known)),
         )
-    return found
+    return operation

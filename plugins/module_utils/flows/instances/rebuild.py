@@ -2,20 +2,22 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Rebuilding instances: new local disks from an image, with the same uuid, host, claim, ports and volumes.
+"""Rebuilding instances: new local disks from an image, with the same uuid, host, claim, ports and volumes. A root disk that is a volume keeps its
+id, type and size, and is written again where another image is named.
 
-source: Nova's API.rebuild and ComputeManager.rebuild_instance
+source: Nova's API.rebuild (2.93) and ComputeManager.rebuild_instance
 """
 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...core import errors
 from ...core.amounts import GIB
-from ...core.disks.block_devices import planned_disk, replanned
-from ...core.model import Flavor, Image
+from ...core.disks.block_devices import PlannedDisk, planned_disk, replanned
+from ...core.disks.boot_from_volume import anonymous
+from ...core.model import BlockDevice, Flavor, Image
 from ...core.reading.problems import Problems
 from ...core.request import expand
 from ...core.request.catalogue_images import image_data
@@ -25,6 +27,9 @@ from ...core.request.requested_resources import requested_resources
 from ...ledger.compute import instances, requests
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
+from ...ledger.storage import volumes
+from ...ledger.storage.volumes import VolumeRow
+from ..volumes import reimage
 from . import operation, redefine
 from .operation import Begun, Operation, Selection
 
@@ -45,11 +50,13 @@ class Wanted:
         None
     )  # of the request, where it names the instance
     #: by the digest of an instance: what this controller has kept of the request that booted it
-    kept: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None
+    kept_secrets_of: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None
     kept_in: str | None = None  # the folder of that; None: nothing is kept
     allow_zero_disk: bool = True
     #: raises where the host of an instance must not have the image of its new request
     check_host: t.Callable[[Transaction, Instance, t.Mapping[str, t.Any]], None] = lambda tx, row, spec: None
+    #: raises where one of these images, by id, was deleted since it was looked up, and keeps the others until the transaction ends
+    check_images: t.Callable[[Transaction, t.Collection[str]], None] = lambda tx, ids: None
 
     def image_for(self, row: Instance) -> Image | None:
         """Return the image that ``row`` is rebuilt from; None: its own."""
@@ -60,79 +67,150 @@ class Wanted:
 Before = t.Dict[str, t.Any]
 
 
-def begin(
-    tx: Transaction, its: Operation, selection: Selection, known_hosts: t.Collection[str], wanted: Wanted
-) -> tuple[Begun, dict[str, Before]]:
-    """Begin to rebuild the selected instances, all of them or none. Returns also uuid -> the former state of each, without instances that a dead
-    run left in the middle of a rebuild: the content of their disks is unknown.
+@dataclass(frozen=True)
+class Reimage:
+    """A root volume that is written again."""
 
-    :raises NoValidHost: its host must not have the image.
-    :raises BootflowError: see operation.begin(); an image that does not fit, another one for a root that is a volume, user data that
-        the ledger does not have.
+    volume_id: str
+    image: Image
+    former: str | None  # the name of the image that it was made from
+    storage_host: str = ""
+
+
+class Rebuilt(t.NamedTuple):
+    """An instance with what a rebuild makes of it."""
+
+    row: Instance
+    spec: dict[str, t.Any]
+    digest: dict[str, t.Any]
+    changed: dict[int, dict[str, t.Any]]  # its disks that change, by their position
+    reimage: Reimage | None = None
+
+
+class Beginning(t.NamedTuple):
+    """The beginning of a rebuild, by the uuids of instances."""
+
+    begun: Begun
+    #: The former state of each, without instances that a dead run left in the middle of a rebuild: the content of their disks is unknown.
+    before: dict[str, Before]
+    reimages: dict[str, Reimage]  # of instances with a root volume that is written again
+
+
+def begin(
+    tx: Transaction, rebuild: Operation, selection: Selection, known_hosts: t.Collection[str], wanted: Wanted
+) -> Beginning:
+    """Begin to rebuild the selected instances, all of them or none.
+
+    :raises NoValidHost: its host must not have the image. :raises ImageNotActive: it was deleted meanwhile.
+    :raises BootflowError: see operation.begin() and reimage.begin(); an image that does not fit, user data that the ledger does not have.
     """
-    begun = operation.begin(tx, its, selection, known_hosts)
+    begun = operation.begin(tx, rebuild, selection, known_hosts)
     refused: list[errors.BootflowError] = []
-    rebuilt: list[tuple[Instance, dict[str, t.Any], dict[str, t.Any], dict[int, dict[str, t.Any]]]] = []
+    rebuilt: list[Rebuilt] = []
     disks = instances.disks_of(tx, [r.uuid for r in begun.rows])
+    roots = _root_volumes(tx, begun.rows, disks)
     for row in begun.rows:
         try:
-            rebuilt.append((row, *_rebuilt(tx, row, disks[row.uuid], wanted)))
+            rebuilt.append(_rebuilt(tx, row, disks[row.uuid], roots.get(row.uuid), wanted))
         except errors.BootflowError as e:
             e.details.setdefault(operation.WHOSE, row.display_name)
             refused.append(e)
     operation.refuse(refused)
+    reimages = {r.row.uuid: r.reimage for r in rebuilt if r.reimage is not None}
+    image_ids = {image.id for r in begun.rows if (image := wanted.image_for(r)) is not None}
+    wanted.check_images(tx, image_ids | {r.image.id for r in reimages.values()})
     before = {
-        r.uuid: {
-            "request_spec_id": r.request_spec_id,
-            "key_name": r.key_name,
-            "disks": {str(p): disks[r.uuid][p] for p in changed},
+        r.row.uuid: {
+            "request_spec_id": r.row.request_spec_id,
+            "key_name": r.row.key_name,
+            "disks": {str(p): disks[r.row.uuid][p] for p in r.changed},
         }
-        for r, _spec, _digest, changed in rebuilt
-        if not its.is_begun(r.task_state)
+        for r in rebuilt
+        if not rebuild.is_begun(r.row.task_state)
     }
     _write(tx, rebuilt)
-    return begun, before
+    hosts = reimage.begin(
+        tx, {uuid: (r.volume_id, r.image) for uuid, r in reimages.items()}, {r.uuid: r.host for r in begun.rows}
+    )
+    return Beginning(begun, before, {uuid: replace(r, storage_host=hosts[uuid]) for uuid, r in reimages.items()})
+
+
+def _root_volumes(
+    tx: Transaction, rows: t.Sequence[Instance], disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]
+) -> dict[str, VolumeRow]:
+    """uuid -> the volume that is the root disk of the instance, where one is."""
+    ids = {r.uuid: reimage.root_of(disks[r.uuid]) for r in rows if r.spec.get("is_bfv")}
+    if not ids:
+        return {}
+    reimage.end_left(tx, ids)
+    known = {v.id: v for v in volumes.select(tx, ids=[i for i in ids.values() if i is not None])}
+    return {uuid: known[i] for uuid, i in ids.items() if i in known}
 
 
 def _rebuilt(
-    tx: Transaction, row: Instance, disks: t.Sequence[t.Mapping[str, t.Any]], wanted: Wanted
-) -> tuple[dict[str, t.Any], dict[str, t.Any], dict[int, dict[str, t.Any]]]:
-    """The instance's new request and digest, and its disks that change, by their position."""
+    tx: Transaction,
+    row: Instance,
+    disks: t.Sequence[t.Mapping[str, t.Any]],
+    root: VolumeRow | None,
+    wanted: Wanted,
+) -> Rebuilt:
+    """:arg root: the volume that is its root disk"""
     spec, digest = dict(row.spec), dict(row.digest)
     changed: dict[int, dict[str, t.Any]] = {}
     stored = spec["image"]
-    image = wanted.image_for(row)
+    image, again = wanted.image_for(row), None
+    if root is not None:
+        image = reimage.image_wanted(root, image)
+        again = None if image is None else Reimage(root.id, image, root.image_metadata.get("image_name"))
+    elif spec.get("is_bfv") and image is not None:
+        raise errors.VolumeNotFound(volume_id=reimage.root_of(disks) or "of the root disk of %s" % row.display_name)
     if image is not None:
-        new = image_data(image) or {}
-        if spec.get("is_bfv") and (stored or {}).get("id") != new["id"]:
-            raise errors.ImageUnacceptable(
-                image_id=image.name,
-                reason="Unable to rebuild with a different image for a volume-backed server.",
-                remedy="Rebuild %s without an image: its volumes stay as they are." % row.display_name,
-            )
-        if not spec.get("is_bfv"):
-            _check_image(row, image, wanted)
-            spec["image"], digest["image"] = new, expand.image_digest(image)
-            if stored is None or (stored["id"], stored["checksum"]) != (image.id, image.checksum):
-                wanted.check_host(tx, row, spec)
-            before = (stored or {}).get("properties") or {}
-            planned = replanned([planned_disk(d) for d in disks], Flavor(**spec["flavor"]), image, before)
-            changed = {p: disk.as_dict() for p, disk in enumerate(planned) if disk.as_dict() != disks[p]}
+        _check_image(row, image, wanted, root)
+        new = image if root is None else anonymous(image)
+        spec["image"] = image_data(new)
+        digest.update(_image_digests(digest, image, root is not None))
+        if stored is None or (stored["id"], stored["checksum"]) != (image.id, image.checksum):
+            wanted.check_host(tx, row, {**spec, "image": image_data(image)})
+        before = (stored or {}).get("properties") or {}
+        planned = replanned([planned_disk(d) for d in disks], Flavor(**spec["flavor"]), image, before)
+        planned = [replace(d, image_id=image.id) if _is_made_from(d, root) else d for d in planned]
+        changed = {p: disk.as_dict() for p, disk in enumerate(planned) if disk.as_dict() != disks[p]}
     key = wanted.key_of(row.project, row.display_name)
     if key is not None:
         spec["key_name"], spec["key_data"] = key
         digest.update(expand.key_digest(*key))
-    secrets = wanted.secrets_of(row.project, row.display_name) or wanted.kept(row.digest)
+    secrets = wanted.secrets_of(row.project, row.display_name) or wanted.kept_secrets_of(row.digest)
     digest.update(check_guest_data(row, secrets, wanted.kept_in))
-    return spec, digest, changed
+    return Rebuilt(row, spec, digest, changed, again)
 
 
-def _check_image(row: Instance, image: Image, wanted: Wanted) -> None:
-    """:raises BootflowError: the image does not fit the instance's flavor, or what it has claimed."""
+def _is_made_from(disk: PlannedDisk, root: VolumeRow | None) -> bool:
+    """Whether it is the root volume, which was made from an image on the way."""
+    return root is not None and disk.volume_id == root.id and disk.image_id is not None
+
+
+def _image_digests(digest: t.Mapping[str, t.Any], image: Image, on_volume: bool) -> dict[str, t.Any]:
+    """The digest's fields of an instance that has another image now, as a request for that has them."""
+    if not on_volume:
+        return {"image": expand.image_digest(image)}
+    fields = {n: expand.image_digest(image) for n in ("image", "root_image") if digest.get(n) is not None}
+    devices = [dict(d) for d in digest.get("block_device_mapping") or ()]
+    for device in devices:
+        if (device.get("source_type"), device.get("boot_index")) == ("image", 0):
+            device["uuid"] = image.id
+    return {**fields, "block_device_mapping": devices} if devices else fields
+
+
+def _check_image(row: Instance, image: Image, wanted: Wanted, root: VolumeRow | None = None) -> None:
+    """:arg root: the volume that is its root disk
+
+    :raises BootflowError: the image does not fit the instance's flavor or root volume, or what it has claimed.
+    """
     flavor = Flavor(**row.spec["flavor"])
-    for error in image_errors(image, flavor, allow_zero_disk=wanted.allow_zero_disk):
+    device = None if root is None else BlockDevice("image", "volume", volume_size=root.size)
+    for error in image_errors(image, flavor, device, allow_zero_disk=wanted.allow_zero_disk):
         raise error
-    if not flavor.root_gb and zero_disk_gb(image_data(image)) > row.root_gb:
+    if root is None and not flavor.root_gb and zero_disk_gb(image_data(image)) > row.root_gb:
         raise errors.FlavorDiskSmallerThanMinDisk(
             flavor_size=row.root_gb * GIB, image_min_disk=zero_disk_gb(image_data(image)) * GIB
         )
@@ -191,18 +269,15 @@ def _which(digest: t.Mapping[str, t.Any]) -> str:
     return operation.some([*which, *sorted(digest.get("injected_files") or ())])
 
 
-def _write(
-    tx: Transaction,
-    rebuilt: t.Sequence[tuple[Instance, dict[str, t.Any], dict[str, t.Any], dict[int, dict[str, t.Any]]]],
-) -> None:
+def _write(tx: Transaction, rebuilt: t.Sequence[Rebuilt]) -> None:
     """Give the instances their new requests: instances that shared one share the new one."""
     together: dict[tuple[int, str], list[Instance]] = {}
     entries: dict[tuple[int, str], tuple[dict[str, t.Any], dict[str, t.Any]]] = {}
-    for row, spec, digest, changed in rebuilt:
+    for row, spec, digest, changed, _again in rebuilt:
         for position, disk in changed.items():
             instances.replace_disk(tx, row.uuid, position, disk)
         if spec != row.spec or digest != row.digest:
-            key = (row.request_spec_id, repr(digest))
+            key = (row.request_spec_id, repr((digest, spec["image"])))
             together.setdefault(key, []).append(row)
             entries[key] = (digest, spec)
     for (key, members), spec_id in zip(together.items(), requests.new_ids(tx, len(together)) if together else ()):
@@ -211,12 +286,12 @@ def _write(
         instances.write(tx, [r.uuid for r in members], request_spec_id=spec_id, key_name=spec["key_name"])
 
 
-def keep(tx: Transaction, its: Operation, before: t.Mapping[str, Before]) -> None:
+def keep(tx: Transaction, rebuild: Operation, before: t.Mapping[str, Before]) -> None:
     """Give these instances back their former fields: their hosts touched nothing. Instances that this run no longer owns are left alone.
 
     What another run changed in place meanwhile stays.
     """
-    rows = instances.select_live(tx, uuids=sorted(before), run_id=tx.run.id, task_state=its.during, lock=True)
+    rows = instances.select_live(tx, uuids=sorted(before), run_id=tx.run.id, task_state=rebuild.during, lock=True)
     former = requests.specs(tx, [before[r.uuid]["request_spec_id"] for r in rows])
     for row in rows:
         was = before[row.uuid]

@@ -50,21 +50,21 @@ def write(tx: Transaction, new: t.Iterable[New]) -> None:
     An instance that moves, or waits to be confirmed, has two: both get the fields, so that it has them wherever it ends.
     """
     asked = list(new)
-    moving = ledger_moves.open_of(tx, [each.row.uuid for each in asked])
+    moving = ledger_moves.open_of(tx, [wanted.row.uuid for wanted in asked])
     rewritten = _Rewritten(tx, asked, moving)
     together: dict[int, list[New]] = {}
-    for each in asked:
-        together.setdefault(rewritten.id_of(each, each.row.request_spec_id), []).append(each)
+    for wanted in asked:
+        together.setdefault(rewritten.id_of(wanted, wanted.row.request_spec_id), []).append(wanted)
     for spec_id, members in together.items():
         instances.write(tx, [m.row.uuid for m in members], request_spec_id=spec_id, updated_at=tx.now)
         for m in members if "hostname" in members[0].fields else ():
             hostname = instance_hostname(m.request.name, m.row.display_name, m.row.uuid, m.request.hostname)
             instances.write(tx, [m.row.uuid], hostname=hostname)
-    for each in asked:
-        move = moving.get(each.row.uuid)
+    for wanted in asked:
+        move = moving.get(wanted.row.uuid)
         if move is not None:
             ids = (move.old_request_spec_id, move.new_request_spec_id)
-            ledger_moves.set_requests(tx, move.id, *(rewritten.id_of(each, i) for i in ids))
+            ledger_moves.set_requests(tx, move.id, *(rewritten.id_of(wanted, i) for i in ids))
 
 
 class _Rewritten:
@@ -74,16 +74,16 @@ class _Rewritten:
         self.tx = tx
         self._ids: dict[tuple[int, int, tuple[str, ...]], int] = {}
         of_moves = {i for m in moving.values() for i in (m.old_request_spec_id, m.new_request_spec_id)}
-        self._others = requests.specs(tx, of_moves - {each.row.request_spec_id for each in asked})
-        self._own = {each.row.request_spec_id: each.row for each in asked}
+        self._others = requests.specs(tx, of_moves - {wanted.row.request_spec_id for wanted in asked})
+        self._own = {wanted.row.request_spec_id: wanted.row for wanted in asked}
 
-    def id_of(self, each: New, spec_id: int) -> int:
-        """The new request that has the fields of ``each``, and the rest of the request ``spec_id``."""
-        key = (spec_id, each.entry, each.fields)
+    def id_of(self, wanted: New, spec_id: int) -> int:
+        """The new request that has the fields of ``wanted``, and the rest of the request ``spec_id``."""
+        key = (spec_id, wanted.entry, wanted.fields)
         if key not in self._ids:
             before = self._own.get(spec_id) or self._others[spec_id]
-            values = changeable(each.request)
-            self._ids[key] = _enter(self.tx, each.row.reservation_id, before, each.fields, each.digest, values)
+            values = changeable(wanted.request)
+            self._ids[key] = _enter(self.tx, wanted.row.reservation_id, before, wanted.fields, wanted.digest, values)
         return self._ids[key]
 
 
@@ -116,8 +116,8 @@ def add_networks(tx: Transaction, row: Instance, networks: t.Iterable[Network]) 
     for network in networks:
         new = asdict(network)
         had = {s["id"]: s for s in (before.get(network.id) or {}).get("subnets", ())}
-        lost = [s for key, s in had.items() if key in used and key not in {s["id"] for s in new["subnets"]}]
-        defined[network.id] = {**new, "subnets": [*new["subnets"], *lost]}
+        missing_subnets = [s for key, s in had.items() if key in used and key not in {s["id"] for s in new["subnets"]}]
+        defined[network.id] = {**new, "subnets": [*new["subnets"], *missing_subnets]}
     if json.dumps(defined, sort_keys=True) == json.dumps(before, sort_keys=True):
         return
     (spec_id,) = requests.new_ids(tx, 1)

@@ -13,36 +13,35 @@ import dataclasses
 import typing as t
 
 from ...core import errors
+from ...core.images.resolve import LedgerImages, resolve
 from ...core.model import Flavor, Image
-from ...core.reading.nearest import suggestion
 from ...core.request.catalogue_images import find_image
 from ...core.request.image_rules import image_errors, zero_disk_gb
 from ...ledger.compute import history
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
+from ...ledger.images.image_uses import IMAGE_NOTE
 from . import operation
 
 _SMALLER = "Name a smaller image with bootflow_rescue_image_ref."
 _UNRESCUE = "Unrescue the instance first: the journal does not say that bootflow_rescue_image_ref is the image it was rescued with."
-_NOTE = "image %s"  # in the journal, of a rescue
 _TOO_LARGE = (errors.FlavorDiskSmallerThanImage, errors.FlavorDiskSmallerThanMinDisk, errors.FlavorMemoryTooSmall)
 
 
 Disks = t.Sequence[t.Mapping[str, t.Any]]
 
 
-def image_of(row: Instance, images: t.Mapping[str, Image], asked: str | None) -> Image:
+def image_of(
+    row: Instance, images: t.Mapping[str, Image], asked: str | None, ledger_images: LedgerImages | None = None
+) -> Image:
     """Return the image of the rescue: the one that ``asked`` names, by name or id, else the instance's own.
 
-    :arg images: of the catalogue, by name.
-    :raises ImageNotFound: the catalogue does not have it.
+    :arg images: of the catalogue, by name. :arg ledger_images: of the ledger
+    :raises ImageNotFound: neither has it. :raises ImageAmbiguous, ImageNotReadable: see core.images.resolve.
     :raises InstanceNotRescuable: none is requested, and the instance has none.
     """
     if asked:
-        found = images.get(asked) or next((i for i in images.values() if i.id == asked), None)
-        if found is None:
-            raise errors.ImageNotFound(image_id=asked, remedy=suggestion(asked, images, "bootflow_images"))
-        return found
+        return resolve(asked, images, ledger_images or LedgerImages(), row.project)
     own = row.spec["image"]
     if not own or not own["id"]:  # of a volume only properties are known
         raise errors.InstanceNotRescuable(
@@ -82,7 +81,7 @@ def check(row: Instance, disks: Disks, image: Image, password: str | None) -> No
 
 def begin(tx: Transaction, images: t.Mapping[str, Image]) -> None:
     """Journal with which image each of these instances is rescued. :arg images: by uuid"""
-    history.note(tx, {uuid: _NOTE % image.id for uuid, image in images.items()}, "rescue")
+    history.note(tx, {uuid: IMAGE_NOTE % image.id for uuid, image in images.items()}, "rescue")
 
 
 def refuse_other_images(tx: Transaction, rows: t.Sequence[Instance], image: Image) -> None:
@@ -93,7 +92,7 @@ def refuse_other_images(tx: Transaction, rows: t.Sequence[Instance], image: Imag
     noted = history.last_details(tx, [r.uuid for r in rows], "rescue")
     refused: list[errors.BootflowError] = []
     for row in rows:
-        if _NOTE % image.id not in noted.get(row.uuid, "").splitlines():
+        if IMAGE_NOTE % image.id not in noted.get(row.uuid, "").splitlines():
             error = errors.InstanceInvalidState(
                 attr="vm_state", instance_uuid=row.uuid, state=row.vm_state, method="rescue", remedy=_UNRESCUE
             )

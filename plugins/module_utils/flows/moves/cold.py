@@ -79,7 +79,7 @@ def check(tx: Transaction, wanted: Wanted) -> None:
 
     :raises BootflowError: see begin().
     """
-    _select_movable(tx, wanted, operation.select(tx, wanted.selection, lock=False, its=wanted.operation))
+    _select_movable(tx, wanted, operation.select(tx, wanted.selection, lock=False, operation=wanted.operation))
 
 
 def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> Begun:
@@ -90,24 +90,24 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     """
     if wanted.operation is RESIZE:  # take turns with other runs that add to the usage, before any row is locked
         take_turns(tx, "project", {r.project for r in operation.select(tx, wanted.selection, lock=False)})
-    rows = operation.select(tx, wanted.selection, its=wanted.operation)
+    rows = operation.select(tx, wanted.selection, operation=wanted.operation)
     movers = _select_movable(tx, wanted, rows)
     begun = Begun(rows={r.uuid: r for r in rows}, unchanged=[r for r in rows if r.uuid not in movers])
     if not movers:
         return begun
-    its = wanted.operation
+    move_operation = wanted.operation
     placed = [m.row for m in movers.values()]
     moving.adopt(tx, [r.uuid for r in placed])  # before any node is locked
     check_quota(tx, wanted, list(movers.values()))
-    operation.start(tx, its, placed, "prep.start")
-    history.start_events_on(tx, {r.uuid: r.host for r in placed}, its.name)
+    operation.start(tx, move_operation, placed, "prep.start")
+    history.start_events_on(tx, {r.uuid: r.host for r in placed}, move_operation.name)
     hosts = claim(tx, list(movers.values()), read_fleet, options)
     begun.failed = {u: _add_same_host_hint(h, wanted) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     _enter_moves(tx, wanted, [(movers[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
-    operation.finish(tx, its, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
+    operation.finish(tx, move_operation, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
     prepared = {u: h.host if isinstance(h, Candidate) else movers[u].row.host for u, h in sorted(hosts.items())}
-    operation.notify(tx, its, prepared, "prep.end")
-    operation.go_on(tx, its, {u: m.row.host for u, m in movers.items() if u not in begun.failed})
+    operation.notify(tx, move_operation, prepared, "prep.end")
+    operation.go_on(tx, move_operation, {u: m.row.host for u, m in movers.items() if u not in begun.failed})
     moving.release_moved(tx, begun.failed)
     begun.moving = [m for m in load(tx, sorted(set(movers) - set(begun.failed))) if m.uuid not in begun.failed]
     return begun
@@ -156,7 +156,7 @@ def sort_out(
 
     An instance that has the flavor already, and waits to be confirmed, is in neither.
     """
-    its = wanted.operation
+    move_operation = wanted.operation
     dead = operation.dead_runs(tx, rows)
     found_elsewhere = elsewhere.refusals(tx, rows)
     refused: dict[str, errors.BootflowError] = {}
@@ -165,12 +165,12 @@ def sort_out(
         if _has_flavor_already(row, wanted.flavor_for(row.uuid)):
             continue
         try:
-            operation.check(tx, its, row, dead, wanted.known_hosts)
+            operation.check(tx, move_operation, row, dead, wanted.known_hosts)
             if row.uuid in found_elsewhere:
                 raise found_elsewhere[row.uuid]
-            if its.is_begun(row.task_state):
+            if move_operation.is_begun(row.task_state):
                 raise errors.InstanceInvalidState(
-                    method=its.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,
+                    method=move_operation.called, instance_uuid=row.uuid, attr="task_state", state=row.task_state,
                     remedy="The run that did this is dead: bootflow.compute.audit settles it.",
                 )  # fmt: skip
             able.append(row)

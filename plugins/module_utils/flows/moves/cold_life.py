@@ -61,7 +61,7 @@ def ownership_errors(tx: Transaction, uuids: t.Collection[str]) -> dict[str, err
 def flavor_names(tx: Transaction, moving: t.Sequence[MovingInstance]) -> dict[str, tuple[str, str]]:
     """Return uuid -> names of the flavors before and after the move; "" where the move does not change the flavor."""
     ids = {m.uuid: (m.move.old_request_spec_id, m.move.new_request_spec_id) for m in moving}
-    resized = {each for pair in ids.values() if pair[0] != pair[1] for each in pair}
+    resized = {spec_id for pair in ids.values() if pair[0] != pair[1] for spec_id in pair}
     names = {i: str(s.spec["flavor"]["name"]) for i, s in requests.specs(tx, resized).items()} if resized else {}
     return {u: (names.get(old, ""), names.get(new, "")) for u, (old, new) in ids.items()}
 
@@ -186,7 +186,9 @@ def select_ended(tx: Transaction, rows: t.Sequence[Instance], status: str) -> li
     return [r for r in settled if statuses[r.uuid][-1:] == [status]]
 
 
-def refuse_without_move(rows: t.Sequence[Instance], open_moves: t.Mapping[str, MoveRow], its: Operation) -> None:
+def refuse_without_move(
+    rows: t.Sequence[Instance], open_moves: t.Mapping[str, MoveRow], move_operation: Operation
+) -> None:
     """Check that the ledger has an open move of each instance.
 
     :arg open_moves: uuid -> open move
@@ -195,7 +197,7 @@ def refuse_without_move(rows: t.Sequence[Instance], open_moves: t.Mapping[str, M
     operation.refuse(
         [
             errors.InstanceInvalidState(
-                message="Cannot '%s' instance %s: the ledger has no move of it" % (its.called, row.uuid),
+                message="Cannot '%s' instance %s: the ledger has no move of it" % (move_operation.called, row.uuid),
                 remedy="Delete it, or restore a backup of the ledger.",
             )
             for row in rows
@@ -214,35 +216,37 @@ class Result:
     power_state: int = states.NOSTATE  # of the guest where the instance is; NOSTATE: not known, unless it is gone
     error: errors.BootflowError | None = None  # why it did not move, or was not brought back
     cleaned: bool = True  # the destination has nothing of an instance that did not move
-    gone: bool = False  # the host of the instance is known to have no domain of it
+    domain_missing: bool = False  # the host of the instance is known to have no domain of it
 
 
-def finish(tx: Transaction, its: Operation, results: t.Mapping[str, Result]) -> dict[str, errors.BootflowError]:
+def finish(
+    tx: Transaction, move_operation: Operation, results: t.Mapping[str, Result]
+) -> dict[str, errors.BootflowError]:
     """Write the outcomes of moves, or of reverts. Returns uuid -> why it failed.
 
     An instance on the destination is ``resized``. Another one has its former vm_state; it is stopped where its guest is off, and in error where its
     domain is gone.
 
-    :arg its: RESIZE, MIGRATE or REVERT.
+    :arg move_operation: RESIZE, MIGRATE or REVERT.
     """
     runs.renew(tx)
     moving = {m.uuid: m for m in load(tx, sorted(results), lock=True)}
     of_volumes.release_moved(tx, moving)
     departures = [_departure(m, results[u]) for u, m in moving.items()]
     leave_destinations(tx, [departure for departure in departures if departure is not None])
-    end_moves(tx, [_ending(its, m, results[u]) for u, m in moving.items()])
+    end_moves(tx, [_ending(move_operation, m, results[u]) for u, m in moving.items()])
     failed = {u: r.error for u, r in results.items() if r.error is not None and u in moving}
     failed.update(instances.swap_errors(tx, set(results) - set(moving), AT_WORK))
     faults = {u: e for u, e in failed.items() if u in moving}
     hosts = {u: m.row.host for u, m in moving.items()}
     history.add_faults(tx, faults, hosts)
-    journal(tx, its, sorted(set(moving) - set(faults)), faults, hosts)
+    journal(tx, move_operation, sorted(set(moving) - set(faults)), faults, hosts)
     return failed
 
 
 def journal(
     tx: Transaction,
-    its: Operation,
+    move_operation: Operation,
     done: t.Sequence[str],
     failed: t.Mapping[str, errors.BootflowError],
     hosts: t.Mapping[str, str | None],
@@ -252,14 +256,16 @@ def journal(
     :arg done: uuids of the instances for which the operation succeeded. :arg failed: uuid -> why it failed
     :arg hosts: uuid -> host of the instance
     """
-    history.finish_events(tx, done, its.name, history.SUCCESS)
-    history.fail_events(tx, {u: e.in_full for u, e in failed.items()}, its.name)
-    history.finish_actions(tx, done, its.called)
-    history.finish_actions(tx, sorted(failed), its.called, history.ERROR)
+    history.finish_events(tx, done, move_operation.name, history.SUCCESS)
+    history.fail_events(tx, {u: e.in_full for u, e in failed.items()}, move_operation.name)
+    history.finish_actions(tx, done, move_operation.called)
+    history.finish_actions(tx, sorted(failed), move_operation.called, history.ERROR)
     ends = {u: {"host": hosts.get(u)} for u in done}
-    history.notify_each(tx, ends, "compute.instance.%s.end" % ("resize.revert" if its is REVERT else "finish_resize"))
+    history.notify_each(
+        tx, ends, "compute.instance.%s.end" % ("resize.revert" if move_operation is REVERT else "finish_resize")
+    )
     faults = {u: {"host": hosts.get(u), "fault": e.as_dict()} for u, e in failed.items()}
-    history.notify_each(tx, faults, "compute.instance.%s.error" % its.notification)
+    history.notify_each(tx, faults, "compute.instance.%s.error" % move_operation.notification)
 
 
 @dataclass(frozen=True)
@@ -273,13 +279,13 @@ class Ending:
     launched: bool = False  # the guest was started on its host by this
 
 
-def _ending(its: Operation, m: MovingInstance, result: Result) -> Ending:
+def _ending(move_operation: Operation, m: MovingInstance, result: Result) -> Ending:
     if m.at_destination:
-        event = move_life.REVERT_FAILED if its is REVERT else move_life.ARRIVED
-        return Ending(m, states.RESIZED, event, result.power_state, launched=its is not REVERT)
-    vm_state = vm_state_at_source(m.move.old_vm_state, result.power_state, result.gone)
-    event = move_life.REVERTED if its is REVERT else move_life.FAILED
-    return Ending(m, vm_state, event, result.power_state, launched=its is REVERT)
+        event = move_life.REVERT_FAILED if move_operation is REVERT else move_life.ARRIVED
+        return Ending(m, states.RESIZED, event, result.power_state, launched=move_operation is not REVERT)
+    vm_state = vm_state_at_source(m.move.old_vm_state, result.power_state, result.domain_missing)
+    event = move_life.REVERTED if move_operation is REVERT else move_life.FAILED
+    return Ending(m, vm_state, event, result.power_state, launched=move_operation is REVERT)
 
 
 class Departure(t.NamedTuple):
@@ -316,10 +322,10 @@ def end_moves(tx: Transaction, endings: t.Sequence[Ending]) -> None:
     """Write the states in which moves or reverts leave their instances, and end the moves."""
     alike: dict[tuple[t.Any, ...], list[MovingInstance]] = {}
     by_event: dict[str, list[Ending]] = {}
-    for each in endings:
-        m = each.moving
-        alike.setdefault((m.row.task_state, each.vm_state, each.power_state, each.launched), []).append(m)
-        by_event.setdefault(each.event.name, []).append(each)
+    for ending in endings:
+        m = ending.moving
+        alike.setdefault((m.row.task_state, ending.vm_state, ending.power_state, ending.launched), []).append(m)
+        by_event.setdefault(ending.event.name, []).append(ending)
     for (task_state, vm_state, power_state, launched), group in alike.items():
         values: dict[str, t.Any] = {"vm_state": vm_state, "task_state": None, "power_state": power_state}
         if launched:
@@ -327,7 +333,7 @@ def end_moves(tx: Transaction, endings: t.Sequence[Ending]) -> None:
         notify = tx.context.notify_on_state_change
         instances.swap(tx, [m.uuid for m in group], [task_state], None, notify, run_id=tx.run.id, **values)
     for same in by_event.values():
-        ledger_moves.apply(tx, [each.moving.move for each in same], same[0].event)
+        ledger_moves.apply(tx, [ending.moving.move for ending in same], same[0].event)
 
 
 # --- after the death of a run -------------------------------------------------------------------------------------------
@@ -341,7 +347,7 @@ def settle_after_crash(tx: Transaction, m: MovingInstance, power_state: int | No
     :arg power_state: of the guest on the host of the instance; None: there is no guest
     """
     reverts = m.row.task_state == states.RESIZE_REVERTING
-    its = REVERT if reverts else OF_TYPE[m.move.migration_type]
+    move_operation = REVERT if reverts else OF_TYPE[m.move.migration_type]
     if m.at_destination and reverts and power_state is None:
         # The destination has been cleaned in part: the instance goes back, and the rest is removed there.
         return_to_source(tx, [m])
@@ -361,9 +367,10 @@ def settle_after_crash(tx: Transaction, m: MovingInstance, power_state: int | No
         else "The instance is %s on its former host." % vm_state
     )
     error = errors.RemoteError(
-        reason="run %s died while it did '%s' with instance %s" % (m.row.run_id or "unknown", its.called, m.uuid),
+        reason="run %s died while it did '%s' with instance %s"
+        % (m.row.run_id or "unknown", move_operation.called, m.uuid),
         remedy=remedy,
     )
     done = reverts and vm_state == m.move.old_vm_state
-    journal(tx, its, [m.uuid] if done else [], {} if done else {m.uuid: error}, {m.uuid: m.row.host})
+    journal(tx, move_operation, [m.uuid] if done else [], {} if done else {m.uuid: error}, {m.uuid: m.row.host})
     return vm_state

@@ -147,7 +147,7 @@ def _confirm_entered(tx: Transaction, rows: t.Sequence[Instance], begun: bool = 
     done.vm_states = {r.uuid: states.STOPPED if r.power_state in OFF else states.ACTIVE for r in rows}
     cleanups.add(tx, *(_cleanup_due(r, open_moves[r.uuid]) for r in rows))
     for vm_state in sorted(set(done.vm_states.values())):
-        uuids = [uuid for uuid, each in done.vm_states.items() if each == vm_state]
+        uuids = [uuid for uuid, new_state in done.vm_states.items() if new_state == vm_state]
         instances.swap(tx, uuids, [None], None, notify, vm_state=vm_state)
     ledger_moves.apply(tx, list(open_moves.values()), move_life.CONFIRMED)
     history.add_events(tx, [(r.uuid, r.host) for r in rows], CONFIRM.name, history.SUCCESS)

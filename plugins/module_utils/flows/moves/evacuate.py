@@ -40,7 +40,7 @@ class Wanted:
 
     selection: Selection
     secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: None  # as of a rebuild
-    kept: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None  # as of a rebuild
+    stored_secrets_of: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None  # as of a rebuild
     kept_in: str | None = None  # as of a rebuild
     inventory: t.Collection[str] | None = None  # hosts that plays reach, the storage hosts among them; None: any host
 
@@ -100,8 +100,10 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     begun.of_failed = {u: movers[u].row for u in begun.failed} | {r.uuid: r for r in rows if r.uuid in refused}
     moving.release_moved(tx, begun.failed)
-    for each in [a for a in adopted if a.instance_uuid not in begun.failed]:
-        begun.volumes.setdefault(each.instance_uuid, []).extend([each.id] if each.connection != NONE else [])
+    for attachment in [a for a in adopted if a.instance_uuid not in begun.failed]:
+        begun.volumes.setdefault(attachment.instance_uuid, []).extend(
+            [attachment.id] if attachment.connection != NONE else []
+        )
     moving.cut_off(tx, set(movers) - set(begun.failed))
     operation.finish(tx, EVACUATE, {u: operation.Outcome(error=e) for u, e in begun.failed.items()})
     _enter_evacuations(tx, [(movers[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])
@@ -137,6 +139,8 @@ def _sort_out(
                     e.remedy = (
                         "Bring the host back; or run bootflow.compute.reset_state, after which it can be evacuated."
                     )
+                if row.host in down and row.vm_state == states.SHELVED:
+                    e.remedy = "bootflow.compute.shelve_offload takes it from the host, and bootflow.compute.unshelve brings it to another one."
                 if row.uuid in former_hosts:
                     host = former_hosts[row.uuid]
                     e.remedy = "bootflow.compute.revert_resize brings it back to %s, which has its disks." % host
@@ -164,7 +168,7 @@ def _sort_out(
             if secrets is not None:
                 check_same_guest_data(row, secrets)
             else:
-                check_guest_data(row, wanted.kept(row.digest), wanted.kept_in)
+                check_guest_data(row, wanted.stored_secrets_of(row.digest), wanted.kept_in)
         except errors.BootflowError as e:
             refused[row.uuid] = e
     selection = wanted.selection

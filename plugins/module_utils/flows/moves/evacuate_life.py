@@ -92,7 +92,7 @@ def _end_evacuations(tx: Transaction, endings: t.Mapping[str, _Ending]) -> None:
         values: dict[str, t.Any] = {"vm_state": ending.vm_state, "power_state": ending.power_state, "task_state": None}
         if ending.event == move_life.ARRIVED.name:
             values["launched_at"] = tx.now
-        uuids = [uuid for uuid, each in endings.items() if each == ending]
+        uuids = [uuid for uuid, other in endings.items() if other == ending]
         notify = tx.context.notify_on_state_change
         instances.swap(tx, uuids, [EVACUATE.during], None, notify, run_id=tx.run.id, **values)
 

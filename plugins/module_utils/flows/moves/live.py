@@ -66,7 +66,7 @@ def check(tx: Transaction, wanted: Wanted) -> None:
 
     :raises BootflowError: see begin().
     """
-    _select_movable(tx, wanted, operation.select(tx, wanted.selection, lock=False, its=LIVE_MIGRATE))
+    _select_movable(tx, wanted, operation.select(tx, wanted.selection, lock=False, operation=LIVE_MIGRATE))
 
 
 def begin(
@@ -78,7 +78,7 @@ def begin(
     :raises BootflowError: see operation.begin(). :raises MoveNotSupported: one has disks or devices of its host.
     :raises UnableToMigrateToSelf, ComputeHostNotFound: the requested host is not possible.
     """
-    rows = operation.select(tx, wanted.selection, its=LIVE_MIGRATE)
+    rows = operation.select(tx, wanted.selection, operation=LIVE_MIGRATE)
     return _begin_movable(tx, rows, _select_movable(tx, wanted, rows), read_fleet, options, connectors)
 
 

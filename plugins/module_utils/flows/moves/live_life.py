@@ -98,7 +98,7 @@ class Result:
     power_state: int = states.NOSTATE  # of the guest where the instance is; NOSTATE: not known, unless it is gone
     error: errors.BootflowError | None = None  # why it did not migrate
     cleaned: bool = True  # the destination has nothing of an instance that did not migrate
-    gone: bool = False  # the host of the instance is known to have no domain of it
+    domain_missing: bool = False  # the host of the instance is known to have no domain of it
 
 
 def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors.BootflowError]:
@@ -111,7 +111,7 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
     attachments.lock(tx, moving)  # before any node is locked
     for uuid, m in sorted(moving.items()):
         result = results[uuid]
-        end_migration(tx, m, result.error, result.power_state, result.cleaned, gone=result.gone)
+        end_migration(tx, m, result.error, result.power_state, result.cleaned, domain_missing=result.domain_missing)
     return {
         **{u: r.error for u, r in results.items() if r.error is not None and u in moving},
         **instances.swap_errors(tx, set(results) - set(moving), [LIVE_MIGRATE.during]),
@@ -125,15 +125,15 @@ def end_migration(
     power_state: int,
     cleaned: bool,
     reason: str = "",
-    gone: bool = False,
+    domain_missing: bool = False,
 ) -> None:
     """End the migration of an instance, which is locked with its volumes, on its present host.
 
     :arg error: why the instance is still on its source host
-    :arg power_state: of the guest; NOSTATE: not known, unless it is ``gone``
+    :arg power_state: of the guest; NOSTATE: not known, unless it is ``domain_missing``
     :arg cleaned: the destination has nothing of an instance that did not migrate
     :arg reason: of the cleanup that the destination owes otherwise
-    :arg gone: the host of the instance has no domain of it
+    :arg domain_missing: the host of the instance has no domain of it
     """
     completed = m.at_destination
     event = move_life.ARRIVED
@@ -148,10 +148,10 @@ def end_migration(
             due = cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason, made_for=m.made_for)
             cleanups.add(tx, due)
     migration_attachments.release(tx, [m.uuid], {m.row.run_id, tx.run.id})
-    values: dict[str, t.Any] = {"power_state": power_state} if gone or power_state != states.NOSTATE else {}
+    values: dict[str, t.Any] = {"power_state": power_state} if domain_missing or power_state != states.NOSTATE else {}
     if completed:
         values["launched_at"] = tx.now
-    elif gone:
+    elif domain_missing:
         values["vm_state"] = states.ERROR
     notify = tx.context.notify_on_state_change
     instances.swap(tx, [m.uuid], [m.row.task_state], None, notify, task_state=None, run_id=tx.run.id, **values)
@@ -275,8 +275,8 @@ METHODS = {ABORT.name: "abort live migration", FORCE_COMPLETE.name: "force compl
 INTERVENTIONS = {"live_migration_abort": ABORT, "live_migration_force_complete": FORCE_COMPLETE}
 
 
-def running_migrations(tx: Transaction, its: Operation, selection: Selection) -> list[MovingInstance]:
-    """Return the selected instances, whose running migrations the operation ``its`` is to abort or to complete. Writes nothing.
+def running_migrations(tx: Transaction, intervention: Operation, selection: Selection) -> list[MovingInstance]:
+    """Return the selected instances, whose running migrations the operation ``intervention`` is to abort or to complete. Writes nothing.
 
     :raises InstanceInvalidState, InstanceIsLocked: one does not migrate, or is locked. :raises InstanceNotFound: one is unknown.
     :raises InvalidMigrationState: a migration does not run yet, or is over.
@@ -288,13 +288,13 @@ def running_migrations(tx: Transaction, its: Operation, selection: Selection) ->
     for row in rows:
         try:
             launched, locked = row.launched_at is not None, operation.is_locked(tx, row)
-            states.check_action(its.name, row.vm_state, row.task_state, launched, locked, row.uuid)
+            states.check_action(intervention.name, row.vm_state, row.task_state, launched, locked, row.uuid)
             move = open_moves.get(row.uuid)
             status = "none" if move is None else move.status
             if status != moves.RUNNING:
                 raise errors.InvalidMigrationState(
                     migration_id=move.id if move is not None else "(none)", instance_uuid=row.uuid, state=status,
-                    method=METHODS[its.name],
+                    method=METHODS[intervention.name],
                 )  # fmt: skip
         except errors.InstanceIsLocked:
             refused.append(operation.locked_error(row))
@@ -304,15 +304,17 @@ def running_migrations(tx: Transaction, its: Operation, selection: Selection) ->
     return [MovingInstance(r, open_moves[r.uuid]) for r in rows]
 
 
-def journal_intervention(tx: Transaction, its: Operation, failed: t.Mapping[str, str], uuids: t.Sequence[str]) -> None:
+def journal_intervention(
+    tx: Transaction, intervention: Operation, failed: t.Mapping[str, str], uuids: t.Sequence[str]
+) -> None:
     """Journal an intervention in the migrations of these instances. :arg failed: uuid -> why the intervention failed"""
     rows = instances.select_live(tx, uuids=uuids)
     for project in sorted({r.project for r in rows}):
         hosts = {r.uuid: r.host for r in rows if r.project == project}
-        history.start_actions(tx, list(hosts), its.action, tx.request_id, project, tx.actor)
-        history.start_events_on(tx, hosts, its.name)
-    operation.notify(tx, its, {r.uuid: r.host for r in rows}, "start")
+        history.start_actions(tx, list(hosts), intervention.action, tx.request_id, project, tx.actor)
+        history.start_events_on(tx, hosts, intervention.name)
+    operation.notify(tx, intervention, {r.uuid: r.host for r in rows}, "start")
     done = {r.uuid: r.host for r in rows if r.uuid not in failed}
-    history.finish_events(tx, list(done), its.name, history.SUCCESS)
-    history.fail_events(tx, failed, its.name)
-    operation.close(tx, its, done, sorted(failed))
+    history.finish_events(tx, list(done), intervention.name, history.SUCCESS)
+    history.fail_events(tx, failed, intervention.name)
+    operation.close(tx, intervention, done, sorted(failed))

@@ -28,7 +28,7 @@ def as_it_runs(spec: t.Mapping[str, t.Any], claimed: t.Mapping[str, t.Any] | Non
     """
     if not spec.get("numa_topology") or not claimed:
         return spec
-    requested, present = (GuestNUMATopology.from_dict(each) for each in (spec["numa_topology"], claimed))
+    requested, present = (GuestNUMATopology.from_dict(topology) for topology in (spec["numa_topology"], claimed))
     sizes = {cell.id: cell.page_size_kb for cell in present.cells}
     cells = tuple(replace(c, page_size_kb=c.page_size_kb and sizes.get(c.id, c.page_size_kb)) for c in requested.cells)
     return {**spec, "numa_topology": replace(requested, cells=cells).as_dict()}

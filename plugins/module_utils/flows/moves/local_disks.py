@@ -36,7 +36,7 @@ class Journey:
     # Name of each copied disk -> its least size in bytes; 0: it keeps its size.
     sizes: dict[str, int] = field(default_factory=dict)
     made: list[Disk] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    left_behind: list[str] = field(default_factory=list)
     # Name of each copied disk -> its largest size in bytes on the source host, see largest().
     limits: dict[str, int] = field(default_factory=dict)
 
@@ -123,7 +123,7 @@ def journeys(tx: Transaction, moves: t.Iterable[MoveRow]) -> dict[str, Journey]:
 def _with_other_keys(tx: Transaction, moves: t.Sequence[MoveRow]) -> set[str]:
     """Return the instances whose new flavor switches secure boot on or off. The keys of the firmware are in its variables, not in the definition."""
     resized = [m for m in moves if m.old_request_spec_id != m.new_request_spec_id]
-    ids = {each for m in resized for each in (m.old_request_spec_id, m.new_request_spec_id)}
+    ids = {spec_id for m in resized for spec_id in (m.old_request_spec_id, m.new_request_spec_id)}
     secure = {i: _boots_securely(s.spec) for i, s in requests.specs(tx, ids).items()} if ids else {}
     return {m.instance_uuid for m in resized if secure.get(m.old_request_spec_id) != secure.get(m.new_request_spec_id)}
 

@@ -16,11 +16,13 @@ from dataclasses import dataclass, replace
 
 from ...core import errors
 from ...core.instances.server_groups import ServerGroup
+from ...core.networks import on_hosts
+from ...core.networks.on_hosts import HostNetwork
 from ...core.resources.dedicated import DedicatedRequest
 from ...core.scheduler.columns import Fleet
 from ...core.scheduler.options import SchedulerOptions
-from ...core.scheduler.placement import select_destinations
-from ...ledger.compute import claims, cleanups, groups, nodes
+from ...core.scheduler.placement import MAKE_NETWORKS, select_destinations
+from ...ledger.compute import claims, cleanups, groups, nodes, ports
 from ...ledger.compute.claims import Candidate
 from ...ledger.compute.fleet import Needs
 from ...ledger.compute.instances import PlacedInstance
@@ -36,13 +38,15 @@ ReadFleet = t.Callable[[Transaction, Needs], Fleet]
 class Mover:
     """An instance that needs another host."""
 
-    row: PlacedInstance
+    row: PlacedInstance  # of an unshelve without a host
     spec: t.Mapping[str, t.Any]  # its request, with the flavor that it is to have
     barred: t.Collection[str] = ()  # hosts that cannot be its destination, in addition to its own
     may_stay: bool = False  # its own host can be its destination
     old_disks: t.Sequence[t.Mapping[str, t.Any]] | None = None  # its local disks, where the new flavor changes them
     new_disks: t.Sequence[t.Mapping[str, t.Any]] | None = None
     failed: t.Sequence[str] = ()  # destinations of failed migrations, the last one last: other hosts are preferred
+    only: str | None = None  # the only host that can be its destination
+    networks: t.Sequence[HostNetwork] = ()  # that a host must have for its interfaces; claim() finds them
 
 
 def claim(
@@ -60,6 +64,7 @@ def claim(
     :arg kind: of the claims
     """
     uuids = [m.row.uuid for m in movers]
+    movers = _with_networks(tx, movers)
     members = groups.load(tx, {m.row.server_group_id for m in movers if m.row.server_group_id}, lock=True)
     fleet = read_fleet(tx, needs_of([m.spec for m in movers], options))
     barred: dict[str, set[str]] = defaultdict(set)
@@ -67,9 +72,9 @@ def claim(
         barred[due.instance_uuid].add(due.host)
     for uuid, hosts in elsewhere.hosts_of(tx, uuids).items():  # hosts that have something of the instance already
         barred[uuid] |= hosts
-    named = nodes.same_machines(tx, {m.row.host for m in movers}.union(*barred.values()))
+    named = nodes.same_machines(tx, {m.row.host for m in movers if m.row.host is not None}.union(*barred.values()))
     for mover in movers:
-        for host in {mover.row.host, *barred[mover.row.uuid]}:
+        for host in {str(mover.row.host), *barred[mover.row.uuid]}:
             barred[mover.row.uuid] |= named.get(host, set())
     hosts_or_errors: dict[str, Candidate | errors.BootflowError] = {}
     requests = []
@@ -93,11 +98,21 @@ def claim(
             hosts_or_errors[uuid] = e
         except errors.BootflowError as e:
             hosts_or_errors[uuid] = e
-    return {**hosts_or_errors, **claims.claim(tx, requests)}
+    return {**hosts_or_errors, **claims.claim(tx, requests, machines=fleet.machines)}
+
+
+def _with_networks(tx: Transaction, movers: t.Sequence[Mover]) -> list[Mover]:
+    """Find the networks of the instances' interfaces, including interfaces that guests may still have. Requests may have more networks."""
+    asking = [m.row.uuid for m in movers if on_hosts.needed(m.spec["network_definitions"])]
+    attached, leaving = ports.ports_of(tx, asking), ports.ports_of(tx, asking, leaving=True)
+    networks = {u: on_hosts.needed(vars(n) for _port, n in (*attached[u], *leaving[u])) for u in asking}
+    return [replace(m, networks=networks.get(m.row.uuid, ())) for m in movers]
 
 
 def _remedy(error: errors.NoValidHost) -> str:
     """Return the remedy of a move without a valid host. The remedy of a boot names another playbook."""
+    if error.remedy == MAKE_NETWORKS:
+        return MAKE_NETWORKS
     near = (error.details.get("decision") or {}).get("nearest_miss") or {}
     change = near.get("smallest_change")
     return "Smallest change: %s." % change["text"] if change else "Make room on another host, or add one."
@@ -138,20 +153,27 @@ def _request(
     row = mover.row
     group = members.get(row.server_group_id or "")
     request = request_spec(mover.spec, [row.uuid], None, row.project)
+    own = set() if mover.may_stay or row.host is None else {row.host}
     request = replace(
         request,
         availability_zone=zone or request.availability_zone,
-        ignore_hosts=tuple(sorted({*mover.barred, *barred} | (set() if mover.may_stay else {row.host}))),
+        ignore_hosts=tuple(sorted({*mover.barred, *barred, *_others(mover, fleet)} | own)),
+        networks=mover.networks,
         instance_group=_without(group, row.host) if group is not None else None,
         force_host=None,
         force_node=None,
     )
     (candidates,) = claims.candidates_of(select_destinations(fleet, request, options))
-    wanted = (resource_request(mover.spec), candidates, DedicatedRequest.of(request), group)
+    wanted = (resource_request(mover.spec), candidates, DedicatedRequest.from_spec(request), group)
     return claims.ClaimRequest(row.uuid, *wanted, kind=kind, home=row.host if kind == claims.MOVE else None)
 
 
-def _without(group: ServerGroup, host: str) -> ServerGroup:
+def _others(mover: Mover, fleet: Fleet) -> set[str]:
+    """Return the hosts that cannot be the destination as another one is named."""
+    return set() if mover.only is None else {str(host) for host in fleet.values("host")} - {mover.only}
+
+
+def _without(group: ServerGroup, host: str | None) -> ServerGroup:
     """Return the group without one member on ``host``, which leaves that host: the scheduler does not count it."""
     counts = {h: n - (h == host) for h, n in group.host_counts.items()}
     return replace(group, host_counts={h: n for h, n in counts.items() if n > 0})

@@ -84,13 +84,13 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
         named.update(d.uuid for d in snapshot.domains)
         named.update(snapshot.folders)
         named.update(snapshot.volumes)
-    found = _instances(tx, named, moving)
-    contradictory = _contradictory_moves(tx, found, open_moves)
+    known_instances = _instances(tx, named, moving)
+    contradictory = _contradictory_moves(tx, known_instances, open_moves)
     undecided = {*moving, *(m.instance for m in contradictory)}
     return audit.Ledger(
         id=ledger_id(tx),
         nodes=_nodes(tx),
-        instances=found,
+        instances=known_instances,
         moves=contradictory,
         claims=[
             audit.Claim(
@@ -125,8 +125,8 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
 def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
     """The findings for the current state of the ledger. Writes nothing."""
     again = power_sync.restarted(tx, {host: _report(s) for host, s in evidence.snapshots.items()})
-    found = audit.plan(survey(tx, evidence), replace(evidence, restarted=again))
-    return found + volume_audit.plan(tx, evidence) + storage_audit.plan(tx, evidence)
+    findings = audit.plan(survey(tx, evidence), replace(evidence, restarted=again))
+    return findings + volume_audit.plan(tx, evidence) + storage_audit.plan(tx, evidence)
 
 
 def hosts_named(tx: Transaction) -> list[str]:
@@ -136,14 +136,14 @@ def hosts_named(tx: Transaction) -> list[str]:
 
 def columns_of(facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The columns that a report will write, as far as the audit compares them."""
-    found = {
+    columns = {
         "memory_mb": facts["memory_mb"],
         "local_gb": facts["local_gb"],
         "vcpus": facts["vcpus"],
         "hypervisor_type": facts.get("hypervisor_type") or "QEMU",
         "hypervisor_version": facts.get("hypervisor_version") or 0,
     }
-    return {**found, **{k: configuration[k] for k in nodes.CONFIGURATION if k in configuration}}
+    return {**columns, **{k: configuration[k] for k in nodes.CONFIGURATION if k in configuration}}
 
 
 def _nodes(tx: Transaction) -> list[audit.Node]:
@@ -165,12 +165,12 @@ def _instances(
     overheads = requests.overheads(tx, {r.request_spec_id for r in rows.values()})
     none = Overhead()
     wanted: dict[tuple[t.Any, ...], audit.Amounts] = {}
-    found = {}
+    audited = {}
     for r in rows.values():
         size = (r.memory_mb, r.vcpus, r.root_gb, r.ephemeral_gb, overheads.get(r.request_spec_id, none))
         if size not in wanted:
             wanted[size] = amounts(*size)
-        found[r.uuid] = audit.Instance(
+        audited[r.uuid] = audit.Instance(
             uuid=r.uuid,
             name=r.display_name,
             host=r.host,
@@ -187,25 +187,25 @@ def _instances(
             goes_to=moving[r.uuid].dest_compute if r.uuid in moving and r.task_state == states.MIGRATING else "",
             in_ledger=r.uuid in in_ledger,
         )
-    return found
+    return audited
 
 
 def _contradictory_moves(
-    tx: Transaction, found: t.Mapping[str, audit.Instance], open_moves: t.Sequence[moves.MoveRow]
+    tx: Transaction, known_instances: t.Mapping[str, audit.Instance], open_moves: t.Sequence[moves.MoveRow]
 ) -> list[audit.Move]:
     """Return the moves whose statuses contradict the states of their instances.
 
     Of a live migration without an open move it is the last move: it has ended, and the instance still migrates.
     """
     last = {m.instance_uuid: m for m in open_moves}
-    migrating = [i.uuid for i in found.values() if not i.deleted and i.task_state == states.MIGRATING]
+    migrating = [i.uuid for i in known_instances.values() if not i.deleted and i.task_state == states.MIGRATING]
     ended = moves.all_of(tx, [u for u in migrating if u not in last])
     last_ended = [all_moves[-1] for all_moves in ended.values() if all_moves]
     # An earlier move of another type ended as it should: the row of the live migration is gone.
     rows = [*open_moves, *(m for m in last_ended if m.migration_type == core_moves.LIVE_MIGRATION)]
     contradictory = []
     for move in rows:
-        instance = found.get(move.instance_uuid)
+        instance = known_instances.get(move.instance_uuid)
         if instance is None or instance.deleted:
             continue
         kind = move.migration_type
@@ -233,14 +233,14 @@ def _operation(task_state: str | None) -> str:
 
 def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int, overhead: Overhead) -> audit.Amounts:
     """(memory, disk, vCPUs) of an instance's claim, as in the scheduler."""
-    its = astuple(overhead)
-    delta = usage_delta(ResourceRequest(memory_mb, root_gb + ephemeral_gb, vcpus, *its))
+    overhead_amounts = astuple(overhead)
+    delta = usage_delta(ResourceRequest(memory_mb, root_gb + ephemeral_gb, vcpus, *overhead_amounts))
     return delta.memory_mb_used, delta.local_gb_used, delta.vcpus_used
 
 
 def _reservations(tx: Transaction, evidence: Evidence) -> dict[str, list[dict[str, str]]]:
     hosts = [host for host, snapshot in evidence.snapshots.items() if snapshot.domains]
-    return {uuid: its for guests in reservations.of_hosts(tx, hosts).values() for uuid, its in guests.items()}
+    return {uuid: needed for guests in reservations.of_hosts(tx, hosts).values() for uuid, needed in guests.items()}
 
 
 def _worked_on(row: InstanceSize) -> bool:
@@ -274,7 +274,7 @@ def repair(tx: Transaction, planned: t.Sequence[Finding], evidence: Evidence) ->
     """Repair in the ledger what was ``planned`` and is still different. Two audits take turns.
 
     This run adopts the builds of dead runs; ``todo`` has the hosts to clean before their claims are released (cleaned),
-    ``abandoned`` instances that cannot be cleaned (abandon), and ``complete`` instances that are not cleaned (dead_builds.settle).
+    ``abandoned`` instances that cannot be cleaned (abandon), and ``complete`` instances that are not cleaned (dead_builds.settle_builds).
     """
     runs.renew(tx)
     take_turns(tx, "audit", ["repair"])
@@ -295,14 +295,14 @@ def repair(tx: Transaction, planned: t.Sequence[Finding], evidence: Evidence) ->
     return _Repair(tx, [*now, *empty], evidence).run()
 
 
-def follow(tx: Transaction, evidence: Evidence) -> list[Finding]:
+def record_power_states(tx: Transaction, evidence: Evidence) -> list[Finding]:
     """Write what the hosts said of their guests: power states, and the stop of instances whose guests are off. Returns what differed.
 
     No guest loses its power by that: the playbook power_sync does it.
     """
     snapshots = evidence.snapshots.items()
     synced = power_sync.sync(tx, {h: _report(s) for h, s in snapshots})
-    return [_power(f, synced) for f in synced.found if f.action or f.uuid in synced.written]
+    return [_power(f, synced) for f in synced.differences if f.action or f.uuid in synced.written]
 
 
 def _report(snapshot: audit.Snapshot) -> power_sync.Report:
@@ -310,15 +310,15 @@ def _report(snapshot: audit.Snapshot) -> power_sync.Report:
     return power_sync.Report(snapshot.began_at, power_states, snapshot.boot_id, snapshot.resumes)
 
 
-def _power(found: power_sync.Found, synced: power_sync.Synced) -> Finding:
-    its = (audit.POWER_STATE, found.host, found.uuid)
-    if found.uuid in synced.stopped:
-        return Finding(*its, "vm_state", found.vm_state, states.STOPPED, audit.SETTLE)
-    does = "starts" if found.action == RESUME else "stops"
-    remedy = "bootflow.compute.power_sync %s the guest." % does if found.action else ""
-    old, new = POWER_STATES[found.power_state], POWER_STATES[found.reported]
-    action = audit.RECORD if found.uuid in synced.written else audit.REPORT
-    return Finding(*its, "power_state", old, new, action, remedy)
+def _power(difference: power_sync.Difference, synced: power_sync.Synced) -> Finding:
+    place = (audit.POWER_STATE, difference.host, difference.uuid)
+    if difference.uuid in synced.stopped:
+        return Finding(*place, "vm_state", difference.vm_state, states.STOPPED, audit.SETTLE)
+    does = "starts" if difference.action == RESUME else "stops"
+    remedy = "bootflow.compute.power_sync %s the guest." % does if difference.action else ""
+    old, new = POWER_STATES[difference.power_state], POWER_STATES[difference.reported]
+    action = audit.RECORD if difference.uuid in synced.written else audit.REPORT
+    return Finding(*place, "power_state", old, new, action, remedy)
 
 
 def _identity(finding: Finding) -> tuple[str, str | None, str | None, str]:
@@ -347,7 +347,7 @@ class _Repair:
             if f.node_id is None:
                 continue  # a storage host: entered with the reports
             nodes.record_unreachable(self.tx, str(f.host), str(f.key))
-        self._settle()
+        self._settle_operations()
         self._adopt()
         self._orphans()
         for f in self.by_kind[audit.CLEANUP]:
@@ -377,10 +377,10 @@ class _Repair:
             claims.correct(self.tx, claim_id, amounts_)
         self.recount.update(f.node_id for f in [*missing, *self.by_kind[audit.WRONG_CLAIM]] if f.node_id is not None)
 
-    def _settle(self) -> None:
-        found = {str(f.host) for f in self.by_kind[audit.DEAD_OPERATION]}
+    def _settle_operations(self) -> None:
+        hosts = {str(f.host) for f in self.by_kind[audit.DEAD_OPERATION]}
         # One host's word may not do: the other one's is heard before and after it.
-        for host in [*sorted(found), *sorted(live_life.hosts_to_ask(self.tx) if found else ())]:
+        for host in [*sorted(hosts), *sorted(live_life.hosts_to_ask(self.tx) if hosts else ())]:
             if host not in self.evidence.snapshots:
                 continue  # what it knows waits
             snapshot = self.evidence.snapshots[host]
@@ -388,7 +388,7 @@ class _Repair:
             rescued = [d.uuid for d in snapshot.domains if d.rescued]
             restarted = host in power_sync.restarted(self.tx, {host: report})
             moving = {d.uuid: d.moving for d in snapshot.domains if d.moving}
-            operations.settle(
+            operations.settle_operations(
                 self.tx, host, report.power_states, snapshot.began_at, rescued, restarted, moving, snapshot.at_work
             )
             # What a resize there left is all that an instance is still to become: it cannot be started before.
@@ -442,10 +442,10 @@ def abandon(tx: Transaction, host: str, uuids: t.Sequence[str], reason: str, die
 
 def open_todo(tx: Transaction, host: str, todo: Todo) -> dict[str, str]:
     """uuid -> name of what repair() listed and still has to be cleaned up on ``host``."""
-    left = {r.instance_uuid: r.domain_name for r in cleanups.of_host(tx, host)}
-    wanted = {u: left[u] for u in todo.leftovers if u in left}
-    mine = {r.uuid: r for r in instances.select_live(tx, uuids=[*todo.builds, *todo.deleting], run_id=tx.run.id)}
-    for uuid, row in mine.items():
+    open_cleanups = {r.instance_uuid: r.domain_name for r in cleanups.of_host(tx, host)}
+    wanted = {u: open_cleanups[u] for u in todo.leftovers if u in open_cleanups}
+    own_rows = {r.uuid: r for r in instances.select_live(tx, uuids=[*todo.builds, *todo.deleting], run_id=tx.run.id)}
+    for uuid, row in own_rows.items():
         building = row.vm_state == states.BUILDING and row.host == host
         if row.task_state == states.DELETING or (uuid in todo.builds and building):
             wanted[uuid] = row.domain_name
@@ -471,9 +471,9 @@ def builds_cleaned(
             unreachable=isinstance(problem, away),
         )
     outcomes = failure.end_builds(tx, host, failed)
-    gone = [p.message for p in problems.values() if isinstance(p, away)]
-    if gone:
-        nodes.record_unreachable(tx, host, gone[0])
+    silent_messages = [p.message for p in problems.values() if isinstance(p, away)]
+    if silent_messages:
+        nodes.record_unreachable(tx, host, silent_messages[0])
     return outcomes
 
 

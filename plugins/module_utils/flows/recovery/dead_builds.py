@@ -36,32 +36,32 @@ class Settled:
     """The instances that are no builds any more, uuid -> name."""
 
     adopted: dict[str, str] = field(default_factory=dict)  # active: their guests are built
-    kept: dict[str, str] = field(default_factory=dict)  # in ERROR, on their host
+    kept_builds: dict[str, str] = field(default_factory=dict)  # in ERROR, on their host
     ended: dict[str, str] = field(default_factory=dict)  # in ERROR, and their host is to be cleaned
 
     @property
     def vm_states(self) -> dict[str, str]:
         """uuid -> vm_state"""
-        failed = dict.fromkeys([*self.kept, *self.ended], states.ERROR)
+        failed = dict.fromkeys([*self.kept_builds, *self.ended], states.ERROR)
         return {**dict.fromkeys(self.adopted, states.ACTIVE), **failed}
 
 
-def settle(
+def settle_builds(
     tx: Transaction,
     host: str,
     seen: t.Mapping[str, Seen],
     asked_at: float,
     machine_type: MachineType = lambda build: None,
-    taken: t.Mapping[str, str] | None = None,
+    taken_builds: t.Mapping[str, str] | None = None,
 ) -> Settled:
     """Settle the builds on ``host`` that runs with an expired lease left.
 
     :arg seen: what the host reported, by uuid; of others it has nothing. :arg asked_at: when it was asked: rows written after that are left alone.
-    :arg taken: builds of dead runs that this run has taken over instead, uuid -> the run that built it. Those to be cleaned are left alone:
+    :arg taken_builds: builds of dead runs that this run has taken over instead, uuid -> the run that built it. Those to be cleaned are left alone:
         they end when their host is clean.
     """
     settled = Settled()
-    died = {r.uuid: r.run_id for r in leases.builds(tx, host)} if taken is None else dict(taken)
+    died = {r.uuid: r.run_id for r in leases.builds(tx, host)} if taken_builds is None else dict(taken_builds)
     if not died:
         return settled
     runs.renew(tx)
@@ -78,14 +78,14 @@ def settle(
     placed = [r for r in rows if instances.is_placed(r)]
     known = in_ledger(tx, placed)
     verdicts = {r.uuid: verdict(seen.get(r.uuid, Seen()), r.uuid in known) for r in placed}
-    adopted, kept, ended = ([r for r in placed if verdicts[r.uuid] == each] for each in (ADOPT, KEEP, CLEAN))
+    adopted, kept_rows, ended = ([r for r in placed if verdicts[r.uuid] == fate] for fate in (ADOPT, KEEP, CLEAN))
     attachments.lock(tx, [r.uuid for r in (*adopted, *ended)])  # before any node is
     settled.adopted = _adopt(tx, host, adopted, seen, died, machine_type)
-    settled.kept = _keep(tx, host, kept, seen, died)
-    if ended and taken is None:
+    settled.kept_builds = _keep(tx, host, kept_rows, seen, died)
+    if ended and taken_builds is None:
         settled.ended = {r.uuid: r.display_name for r in ended}
-        left = volume_leases.left(tx, instance_uuids=died).of_instances(settled.ended)
-        leases.end(tx, ended, died, left)
+        leftovers = volume_leases.find_leftovers(tx, instance_uuids=died).of_instances(settled.ended)
+        leases.end(tx, ended, died, leftovers)
     return settled
 
 
@@ -128,7 +128,7 @@ def _adopt(
         name = guest.name if guest.name and guest.name != build.row.domain_name else None
         power_state = t.cast(int, guest.power_state)
         ended.append(Ended(build.uuid, host, power_state, name, build.uuid in cables, machine_type=machine_type(build)))
-    active, _lost = builds.spawned(tx, ended)
+    active, _lost_uuids = builds.spawned(tx, ended)
     return {r.uuid: r.display_name for r in rows if r.uuid in active}
 
 

@@ -19,7 +19,7 @@ MOVING = (*states.RESIZING, str(states.ACTIONS["evacuate"].at_work))
 SETTLED = (*BY_TASK_STATE, *MOVING)
 
 
-def left(tx: Transaction, host: str | None = None) -> list[InstanceAtWork]:
+def find_interrupted(tx: Transaction, host: str | None = None) -> list[InstanceAtWork]:
     """Instances (of ``host``) left in an operation by a dead run: rows of instances.in_task_states()."""
     return _of_dead_runs(tx, instances.in_task_states(tx, SETTLED, host=host))
 

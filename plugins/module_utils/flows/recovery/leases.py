@@ -38,37 +38,37 @@ def expire(tx: Transaction, asked: t.Collection[str] = ()) -> Expired:
 
     :arg asked: hosts that this run can ask. Their builds may have ended, and wait for their reports.
     """
-    found = {r.uuid: r for r in builds(tx)}
-    to_ask = {r.host for r in found.values() if r.host in asked and r.host is not None}
-    died = {r.uuid: r.run_id for r in found.values() if r.host not in to_ask}
-    left = volume_leases.left(tx, instance_uuids=died)
-    if not died and not left:
+    expired_builds = {r.uuid: r for r in builds(tx)}
+    to_ask = {r.host for r in expired_builds.values() if r.host in asked and r.host is not None}
+    died = {r.uuid: r.run_id for r in expired_builds.values() if r.host not in to_ask}
+    leftovers = volume_leases.find_leftovers(tx, instance_uuids=died)
+    if not died and not leftovers:
         return Expired([], sorted(to_ask))
     rows = instances.select_live(tx, uuids=sorted(died), lock=True) if died else []
     rows = [r for r in rows if r.run_id == died[r.uuid] and r.vm_state == states.BUILDING]
-    return Expired(end(tx, rows, died, left), sorted(to_ask))
+    return Expired(end(tx, rows, died, leftovers), sorted(to_ask))
 
 
 def builds(tx: Transaction, host: str | None = None) -> list[instances.BuildOfRun]:
     """The builds (on ``host``) of runs whose lease has expired."""
-    found = instances.builds_of_expired_runs(tx, tx.run.id, host)
-    expired = runs.out_of_lease(tx, {r.run_id for r in found}) if found else ()
-    return [r for r in found if r.run_id in expired]
+    owned_builds = instances.builds_of_expired_runs(tx, tx.run.id, host)
+    expired = runs.out_of_lease(tx, {r.run_id for r in owned_builds}) if owned_builds else ()
+    return [r for r in owned_builds if r.run_id in expired]
 
 
 def end(
     tx: Transaction,
     rows: t.Sequence[Instance],
     died: t.Mapping[str, str],
-    left: volume_leases.Left,
+    leftovers: volume_leases.Leftovers,
     unreachable: str = "",
 ) -> list[str]:
-    """End these locked builds in ERROR, with what is ``left`` of volumes. Returns the hosts that are to be cleaned.
+    """End these locked builds in ERROR, with the ``leftovers`` of their volumes. Returns the hosts that are to be cleaned.
 
     :arg died: uuid -> the run that built it. :arg unreachable: why their host does not answer
     """
     cables = attachments.of_instances(tx, [r.uuid for r in rows])
-    ids = left.volume_ids | {a.volume_id for group in cables.values() for a in group}
+    ids = leftovers.volume_ids | {a.volume_id for group in cables.values() for a in group}
     if ids:
         volumes.select(tx, ids=sorted(ids), lock=True)  # all of them, before any node is
     instances.write(tx, [r.uuid for r in rows], run_id=tx.run.id)
@@ -85,7 +85,7 @@ def end(
     }
     for host, uuids in sorted(by_host.items()):
         failure.end_builds(tx, host, {u: failure.Failed(failure.died_error(u, died), **how) for u in uuids})
-    volume_leases.expire(tx, left)
+    volume_leases.expire(tx, leftovers)
     return sorted(by_host)
 
 
@@ -95,6 +95,6 @@ def host_is_silent(tx: Transaction, host: str, reason: str) -> None:
     if died:
         rows = instances.select_live(tx, uuids=sorted(died), lock=True)
         rows = [r for r in rows if (r.run_id, r.host, r.vm_state) == (died[r.uuid], host, states.BUILDING)]
-        left = volume_leases.left(tx, instance_uuids=died).of_instances({r.uuid for r in rows})
-        end(tx, rows, died, left, unreachable=reason)
+        leftovers = volume_leases.find_leftovers(tx, instance_uuids=died).of_instances({r.uuid for r in rows})
+        end(tx, rows, died, leftovers, unreachable=reason)
     nodes.record_unreachable(tx, host, reason)

@@ -17,20 +17,24 @@ from ...core.instances import states
 from ...ledger.compute import history, instances, runs
 from ...ledger.compute.instances import InstanceAtWork
 from ...ledger.db.transaction import Transaction
-from ..instances import operation
+from ..instances import operation, shelved
 from ..instances.operations import BY_TASK_STATE, OPERATIONS
 from ..moves import live_life
 from . import moves
-from .dead_runs import MOVING, SETTLED, left
+from .dead_runs import MOVING, SETTLED, find_interrupted
 
 # What leads on from the vm_state that is left.
 _NEXT = {states.ERROR: "run the same command again", states.RESCUED: "unrescue it"}
+#: What the remedy says of an operation that leaves the vm_state, and may have been done.
+_SAME = {"revert": "Its root disk is what it was before, or that of the snapshot; run the same command again."}
+_REBUILD = OPERATIONS["rebuild"]
 _RESCUE = OPERATIONS["rescue"]
+_OFFLOAD, _UNSHELVE = OPERATIONS["shelve_offload"], OPERATIONS["unshelve"]
 # What a rescue begins in.
 _BEFORE_RESCUE = _RESCUE.rule.vm_states or frozenset()
 
 
-def settle(
+def settle_operations(
     tx: Transaction,
     host: str,
     power_states: t.Mapping[str, int],
@@ -51,52 +55,86 @@ def settle(
     """
     migrated = live_life.settle_after_crash(tx, host, power_states, moving, asked_at)
     migrated.update(_settle_rescues(tx, host, rescued or (), power_states, asked_at))
-    found = {r.uuid: r for r in left(tx, host) if r.updated_at < asked_at and r.uuid not in at_work}
-    if not found:
+    interrupted = {r.uuid: r for r in find_interrupted(tx, host) if r.updated_at < asked_at and r.uuid not in at_work}
+    if not interrupted:
         return migrated
     runs.renew(tx)
     rows = [
         row
-        for row in instances.in_task_states(tx, SETTLED, host, uuids=found)
+        for row in instances.in_task_states(tx, SETTLED, host, uuids=interrupted)
         if (row.run_id, row.updated_at)
-        == (found[row.uuid].run_id, found[row.uuid].updated_at)  # no other run was faster
+        == (interrupted[row.uuid].run_id, interrupted[row.uuid].updated_at)  # no other run was faster
     ]
     settled = moves.settle_after_crash(tx, power_states, [r.uuid for r in rows if r.task_state in MOVING])
+    dead_operations = [BY_TASK_STATE[str(row.task_state)] for row in rows if row.task_state not in MOVING]
+    if any(dead_operation.rule.makes_image for dead_operation in dead_operations):
+        from ..images import dead_images  # few runs die while they make images
+
+        dead_images.end_dead(tx)
+    rebuilt = [row.uuid for row in rows if row.task_state == _REBUILD.during]
+    if rebuilt:
+        from ..volumes import reimage  # few runs die in a rebuild
+
+        reimage.end_left(tx, rebuilt)
     for row in rows:
         if row.task_state in MOVING:
             continue
-        its = BY_TASK_STATE[str(row.task_state)]
+        dead_operation = BY_TASK_STATE[str(row.task_state)]
         power_state = power_states.get(row.uuid)
-        if not states.is_over(its.name, power_state) or (rescued is None and its.name in states.OF_A_RESCUE):
+        if not states.is_over(dead_operation.name, power_state) or (
+            rescued is None and dead_operation.name in states.OF_A_RESCUE
+        ):
+            continue
+        if dead_operation.name == _UNSHELVE.name:
+            settled[row.uuid] = _settle_unshelve(tx, row, power_state)
             continue
         is_rescue = row.uuid in (rescued or ())
-        settled[row.uuid] = states.settled(its.name, row.vm_state, power_state, is_rescue, restarted)
+        settled[row.uuid] = states.settled(dead_operation.name, row.vm_state, power_state, is_rescue, restarted)
         instances.swap(
             tx,
             [row.uuid],
-            [its.during],
+            [dead_operation.during],
             None,
             tx.context.notify_on_state_change,
             vm_state=settled[row.uuid],
             power_state=states.NOSTATE if power_state is None else power_state,
             task_state=None,
             run_id=tx.run.id,
-            **(its.ends(tx.now) if settled[row.uuid] == its.rule.result else {}),
+            **(dead_operation.ends(tx.now) if settled[row.uuid] == dead_operation.rule.result else {}),
         )
-        done = power_state in states.POWER_STATES_OF.get(its.rule.result or "", ())
-        if its.name in states.OF_A_RESCUE:
-            done = done and settled[row.uuid] == its.rule.result
-        if row.vm_state == its.rule.result and row.vm_state in (its.rule.vm_states or ()):
+        done = power_state in states.POWER_STATES_OF.get(dead_operation.rule.result or "", ())
+        if dead_operation.name in states.OF_A_RESCUE:
+            done = done and settled[row.uuid] == dead_operation.rule.result
+        if row.vm_state == dead_operation.rule.result and row.vm_state in (dead_operation.rule.vm_states or ()):
             done = False  # a reboot ends in the state in which it began: nothing tells whether it was done
-        problem = {} if done else {row.uuid: died_error(its.called, row, settled[row.uuid])}
-        operation.journal(tx, its, [row.uuid] if done else [], problem, {row.uuid: host})
+        if dead_operation.name == _OFFLOAD.name:
+            shelved.release_volumes(tx, [row.uuid])
+        if done and dead_operation.ends_shelving:
+            shelved.end(tx, [row.uuid])
+        problem = {} if done else {row.uuid: died_error(dead_operation.called, row, settled[row.uuid])}
+        operation.journal(tx, dead_operation, [row.uuid] if done else [], problem, {row.uuid: host})
     return {**settled, **migrated}
+
+
+def _settle_unshelve(tx: Transaction, row: InstanceAtWork, power_state: int | None) -> str:
+    """Settle the unshelve of a dead run. Returns the vm_state of the instance: one without a guest that runs is shelved as before."""
+    (instance,) = instances.select_live(tx, uuids=[row.uuid])
+    is_active = shelved.settle_after_crash(tx, instance, power_state)
+    vm_state = states.ACTIVE if is_active else row.vm_state
+    values: dict[str, t.Any] = {"vm_state": vm_state, "power_state": power_state or states.SHUTDOWN}
+    if is_active and row.vm_state == states.SHELVED_OFFLOADED:
+        values["launched_at"] = tx.now
+    on_change = tx.context.notify_on_state_change
+    instances.swap(tx, [row.uuid], [_UNSHELVE.during], None, on_change, task_state=None, run_id=tx.run.id, **values)
+    problem = {} if is_active else {row.uuid: died_error(_UNSHELVE.called, row, vm_state)}
+    operation.journal(tx, _UNSHELVE, [row.uuid] if is_active else [], problem, {row.uuid: row.host})
+    return vm_state
 
 
 def _settle_rescues(
     tx: Transaction, host: str, rescued: t.Collection[str], power_states: t.Mapping[str, int], asked_at: float
 ) -> dict[str, str]:
-    """Settle the rescues that came about on ``host`` though it gave no answer, as settle() does with the rest.
+    """Settle the rescues that came about on ``host`` though it gave no answer, as settle_operations() does with the rest.
 
     An instance whose domain is that of a rescue is rescued. It was left as what it was before, and so it could be stopped and
     started with the disk of the rescue, but not be brought back.
@@ -105,14 +143,14 @@ def _settle_rescues(
         return {}
     runs.renew(tx)
     known = instances.powers(tx, uuids=rescued)
-    found = [
+    candidates = [
         r
         for r in known
         if (r.host, r.task_state) == (host, None) and r.vm_state in _BEFORE_RESCUE and r.updated_at < asked_at
     ]
-    if not found:
+    if not candidates:
         return {}
-    rows = instances.select_live(tx, uuids=[r.uuid for r in found])
+    rows = instances.select_live(tx, uuids=[r.uuid for r in candidates])
     # The image, by which the same rescue has nothing to do.
     noted = history.last_details(tx, [r.uuid for r in rows], _RESCUE.name)
     for row in rows:
@@ -128,7 +166,7 @@ def _settle_rescues(
 def died_error(name: str, row: InstanceAtWork, vm_state: str) -> errors.BootflowError:
     return errors.RemoteError(
         reason="run %s died while it did '%s' with instance %s" % (row.run_id or "unknown", name, row.uuid),
-        remedy="The instance is as it was before; run the same command again."
+        remedy=_SAME.get(name, "The instance is as it was before; run the same command again.")
         if vm_state == row.vm_state
         else "The instance is %s now; %s." % (vm_state, _NEXT.get(vm_state, "start it")),
     )

@@ -50,7 +50,7 @@ class Noticed:
 
 
 @dataclass(frozen=True)
-class Found:
+class Difference:
     """An instance whose guest is not as the ledger has it."""
 
     uuid: str
@@ -65,7 +65,7 @@ class Found:
 
 @dataclass
 class Synced:
-    found: list[Found] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
     written: set[str] = field(default_factory=set)  # uuids whose power_state is new
     stopped: set[str] = field(default_factory=set)  # uuids that are stopped now: their guests were off
     #: Taken into the operation stop: their guests still have power, or crashed, and their hosts have them still.
@@ -79,18 +79,20 @@ class Synced:
         return bool(self.written or self.stopped or self.to_stop or self.to_resume)
 
 
-def follow(
+def settle_and_sync(
     tx: Transaction,
     reports: t.Mapping[str, Report],
     stops: bool = True,
     others: t.Mapping[str, Report] | None = None,
 ) -> Synced:
     """The sync of a run: what dead runs left half done on these hosts is settled first. See sync()."""
-    left = sorted(dead_runs.hosts_to_ask(tx) & set(reports))
-    again = restarted(tx, {host: reports[host] for host in left})
-    for host in left:
-        its = reports[host]
-        operations.settle(tx, host, its.power_states, its.asked_at, restarted=host in again, at_work=its.at_work)
+    hosts = sorted(dead_runs.hosts_to_ask(tx) & set(reports))
+    again = restarted(tx, {host: reports[host] for host in hosts})
+    for host in hosts:
+        report = reports[host]
+        operations.settle_operations(
+            tx, host, report.power_states, report.asked_at, restarted=host in again, at_work=report.at_work
+        )
     return sync(tx, reports, stops=stops, others=others)
 
 
@@ -100,23 +102,23 @@ def restarted(tx: Transaction, reports: t.Mapping[str, Report]) -> set[str]:
 
 
 def _known_boots(tx: Transaction, reports: t.Mapping[str, Report]) -> dict[str, str]:
-    said = [host for host, its in reports.items() if its.boot_id]
+    said = [host for host, report in reports.items() if report.boot_id]
     return nodes.boot_ids(tx, said) if said else {}
 
 
 def _restarted(reports: t.Mapping[str, Report], known: t.Mapping[str, str]) -> set[str]:
-    said = {host: its.boot_id for host, its in reports.items() if its.boot_id and its.resumes}
+    said = {host: report.boot_id for host, report in reports.items() if report.boot_id and report.resumes}
     return {host for host, boot_id in said.items() if known.get(host) not in (None, "", boot_id)}
 
 
-def resumed(tx: Transaction, reports: t.Mapping[str, Report], left: t.Collection[str] = ()) -> None:
-    """The guests of these hosts were started, as far as they can be. :arg left: instances that are to be tried again"""
+def resumed(tx: Transaction, reports: t.Mapping[str, Report], failed_uuids: t.Collection[str] = ()) -> None:
+    """The guests of these hosts were started, as far as they can be. :arg failed_uuids: instances that are to be tried again"""
     rows = instances.powers(tx, hosts=reports)
     waits = {
         r.uuid for r in rows if r.vm_state == states.ACTIVE and r.power_state in power_sync.OFF
     }  # for its guest elsewhere
-    busy = {str(r.host) for r in rows if r.task_state is not None or r.uuid in waits or r.uuid in left}
-    nodes.record_boots(tx, {h: its.boot_id for h, its in reports.items() if its.boot_id and h not in busy})
+    busy = {str(r.host) for r in rows if r.task_state is not None or r.uuid in waits or r.uuid in failed_uuids}
+    nodes.record_boots(tx, {h: report.boot_id for h, report in reports.items() if report.boot_id and h not in busy})
 
 
 def follow_events(tx: Transaction, noticed: t.Mapping[str, Noticed]) -> Synced:
@@ -129,14 +131,16 @@ def follow_events(tx: Transaction, noticed: t.Mapping[str, Noticed]) -> Synced:
     synced = Synced()
     runs.renew(tx)
     decided = []
-    for row in instances.powers(tx, uuids={uuid for its in noticed.values() for uuid in its.events}):
+    for row in instances.powers(
+        tx, uuids={uuid for noticed_guests in noticed.values() for uuid in noticed_guests.events}
+    ):
         host = str(row.host)
-        its = noticed.get(host)
-        if its is None or row.uuid not in its.events or row.updated_at >= its.asked_at:
+        noticed_guests = noticed.get(host)
+        if noticed_guests is None or row.uuid not in noticed_guests.events or row.updated_at >= noticed_guests.asked_at:
             continue
-        reported = its.power_states.get(row.uuid, NOSTATE)
+        reported = noticed_guests.power_states.get(row.uuid, NOSTATE)
         known = Known(row.host, row.vm_state, row.task_state, row.power_state)
-        decisions = (power_sync.decide_event(known, host, event, reported) for event in its.events[row.uuid])
+        decisions = (power_sync.decide_event(known, host, event, reported) for event in noticed_guests.events[row.uuid])
         decision = next((d for d in decisions if d != Decision()), Decision())
         if decision != Decision() and not decision.skipped:
             decided.append((row, reported, decision))
@@ -193,8 +197,8 @@ def _finish(
     tx: Transaction, decided: t.Sequence[tuple[InstancePower, int, Decision]], synced: Synced, stops: bool
 ) -> None:
     for row, reported, decision in decided:
-        its = (row.uuid, row.display_name, str(row.host), row.vm_state, row.power_state, reported)
-        synced.found.append(Found(*its, decision.action, decision.reason))
+        state = (row.uuid, row.display_name, str(row.host), row.vm_state, row.power_state, reported)
+        synced.differences.append(Difference(*state, decision.action, decision.reason))
     _write(tx, decided, synced)
     _stop(tx, synced, stops)
 
@@ -208,15 +212,15 @@ def _counts(rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report]) ->
 def _running(tx: Transaction, rows: t.Sequence[InstancePower], reports: t.Mapping[str, Report]) -> dict[str, str]:
     """uuid of each guest that has power, or had it when another host reported last -> that host. Hosts that are forced down do not count."""
     down = nodes.forced_down(tx)
-    found = elsewhere.running_on(tx, [r.uuid for r in rows if r.host not in down])
+    recorded = elsewhere.running_on(tx, [r.uuid for r in rows if r.host not in down])
     now = {
         u: host
-        for host, its in reports.items()
+        for host, report in reports.items()
         if host not in down
-        for u, power_state in its.power_states.items()
+        for u, power_state in report.power_states.items()
         if power_state not in power_sync.OFF
     }
-    return {**{u: host for u, host in found.items() if host not in reports}, **now}
+    return {**{u: host for u, host in recorded.items() if host not in reports}, **now}
 
 
 def _decide(row: InstancePower, host: str, reported: int, again: bool, down: bool, runs_on: str | None) -> Decision:
@@ -235,7 +239,7 @@ def _differing(
     follows: dict[tuple[str, str | None, int, int, bool, bool, str | None], Decision] = {}
     for row in rows:
         reported = reports[str(row.host)].power_states.get(row.uuid, NOSTATE)
-        its = (
+        state = (
             row.vm_state,
             row.task_state,
             row.power_state,
@@ -244,9 +248,9 @@ def _differing(
             str(row.host) in down,
             running.get(row.uuid) if str(row.host) in again else None,
         )
-        if its not in follows:
-            follows[its] = _decide(row, str(row.host), reported, *its[-3:])
-        decision = follows[its]
+        if state not in follows:
+            follows[state] = _decide(row, str(row.host), reported, *state[-3:])
+        decision = follows[state]
         if decision != Decision() and not decision.skipped:
             yield row, decision
 
@@ -269,12 +273,12 @@ def _write(tx: Transaction, decided: t.Sequence[tuple[InstancePower, int, Decisi
 
 def _stop(tx: Transaction, synced: Synced, stops: bool) -> None:
     """Begin the operation stop for all that need it, and finish it for instances whose guests are off."""
-    to_resume = [f.uuid for f in synced.found if f.action == power_sync.RESUME]
+    to_resume = [f.uuid for f in synced.differences if f.action == power_sync.RESUME]
     if to_resume and stops:
         synced.to_resume = instances.select_live(tx, uuids=to_resume)
         operation.start(tx, RESUME, synced.to_resume)
         history.start_events_on(tx, {r.uuid: r.host for r in synced.to_resume}, RESUME.name)
-    ends = [f for f in synced.found if f.action and f.action != power_sync.RESUME]
+    ends = [f for f in synced.differences if f.action and f.action != power_sync.RESUME]
     off = {f.uuid: operation.Outcome(f.reported) for f in ends if f.reported == SHUTDOWN}
     begin = [f.uuid for f in ends if f.uuid in off or stops]
     if not begin:

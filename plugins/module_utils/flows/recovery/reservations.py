@@ -22,7 +22,7 @@ def of_hosts(tx: Transaction, hosts: t.Collection[str]) -> dict[str, dict[str, l
     if not hosts:
         return {}
     rows = {r.uuid: r for r in instances.select_live(tx, hosts=sorted(hosts)) if _has_guest(r)}
-    found: dict[str, dict[str, list[dict[str, str]]]] = {}
+    needed_by_host: dict[str, dict[str, list[dict[str, str]]]] = {}
     for uuid, its_ports in ports.ports_of(tx, sorted(rows)).items():
         row = rows[uuid]
         needed = [
@@ -32,8 +32,8 @@ def of_hosts(tx: Transaction, hosts: t.Collection[str]) -> dict[str, dict[str, l
             for reservation in dhcp.reservations(port.mac_address, port.fixed_ips, network, row.hostname)
         ]
         if needed:
-            found.setdefault(str(row.host), {})[uuid] = needed
-    return found
+            needed_by_host.setdefault(str(row.host), {})[uuid] = needed
+    return needed_by_host
 
 
 def _has_guest(row: instances.Instance) -> bool:

@@ -52,8 +52,8 @@ def reset(tx: Transaction, selection: Selection, vm_state: str, limits: t.Mappin
     operation.refuse_unknown(tx, rows, selection)
     if not selection.is_by_name:  # who deleted an instance does not mean it by its host
         rows = [r for r in rows if r.vm_state != states.SOFT_DELETED]
-    found = ledger_moves.open_of(tx, [r.uuid for r in rows])
-    _check(tx, rows, found, vm_state)
+    open_moves = ledger_moves.open_of(tx, [r.uuid for r in rows])
+    _check(tx, rows, open_moves, vm_state)
     done = Reset()
     for row in rows:
         is_so = row.vm_state == vm_state and row.task_state is None
@@ -63,7 +63,7 @@ def reset(tx: Transaction, selection: Selection, vm_state: str, limits: t.Mappin
     return done
 
 
-def _check(tx: Transaction, rows: t.Sequence[Instance], found: t.Mapping[str, MoveRow], vm_state: str) -> None:
+def _check(tx: Transaction, rows: t.Sequence[Instance], open_moves: t.Mapping[str, MoveRow], vm_state: str) -> None:
     """:raises BootflowError: see reset()."""
     dead = runs.dead_among(tx, [r.run_id for r in rows])
     down = nodes.forced_down(tx)
@@ -74,7 +74,7 @@ def _check(tx: Transaction, rows: t.Sequence[Instance], found: t.Mapping[str, Mo
             refused.append(runs.locked_error(tx, row.display_name, row.run_id))
             continue
         try:
-            _check_one(row, found.get(row.uuid), down, vm_state)
+            _check_one(row, open_moves.get(row.uuid), down, vm_state)
         except errors.InstanceInvalidState as e:
             e.details[operation.WHOSE] = row.display_name
             refused.append(e)
@@ -143,15 +143,15 @@ def _write(tx: Transaction, rows: t.Sequence[Instance], vm_state: str) -> None:
     """The state, with what follows for what dead runs left, and the journal. source: Nova's instance_actions.RESET_STATE"""
     moves.settle_after_crash(tx, {}, [r.uuid for r in rows if r.task_state in MOVING])
     operation.end_others(tx, RESET, [r for r in rows if r.task_state is not None and r.task_state not in MOVING])
-    left = instances.select_live(tx, uuids=[r.uuid for r in rows]) if rows else []
+    settled_rows = instances.select_live(tx, uuids=[r.uuid for r in rows]) if rows else []
     notify = tx.context.notify_on_state_change
     values: dict[str, t.Any] = {"vm_state": vm_state, "task_state": None, "run_id": tx.run.id}
-    deleted = [r.uuid for r in left if r.vm_state == states.SOFT_DELETED]
-    before = sorted({r.task_state for r in left}, key=str)
+    deleted = [r.uuid for r in settled_rows if r.vm_state == states.SOFT_DELETED]
+    before = sorted({r.task_state for r in settled_rows}, key=str)
     instances.swap(tx, deleted, before, None, notify, **values, deleted_at=None)
-    instances.swap(tx, [r.uuid for r in left if r.uuid not in deleted], before, None, notify, **values)
-    for project in sorted({r.project for r in left}):
-        its = [r.uuid for r in left if r.project == project]
-        history.start_actions(tx, its, RESET.action, tx.request_id, project, tx.actor)
-    history.add_events(tx, [(r.uuid, r.host) for r in left], RESET.name, history.SUCCESS)
-    history.finish_actions(tx, [r.uuid for r in left], RESET.action)
+    instances.swap(tx, [r.uuid for r in settled_rows if r.uuid not in deleted], before, None, notify, **values)
+    for project in sorted({r.project for r in settled_rows}):
+        uuids = [r.uuid for r in settled_rows if r.project == project]
+        history.start_actions(tx, uuids, RESET.action, tx.request_id, project, tx.actor)
+    history.add_events(tx, [(r.uuid, r.host) for r in settled_rows], RESET.name, history.SUCCESS)
+    history.finish_actions(tx, [r.uuid for r in settled_rows], RESET.action)

@@ -62,8 +62,8 @@ def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
 
 def iqn_prefixes(tx: Transaction) -> list[str]:
     """Return the prefixes of targets' names, of all backends that ever reported: of this ledger's, and of backends of no ledger."""
-    found = {IQN_PREFIX, *(str(r.configuration.get("iqn_prefix") or IQN_PREFIX) for r in backends.rows_of(tx))}
-    return sorted({*found, *(ledger_prefix(prefix, ledger_id(tx)) for prefix in found)})
+    prefixes = {IQN_PREFIX, *(str(r.configuration.get("iqn_prefix") or IQN_PREFIX) for r in backends.rows_of(tx))}
+    return sorted({*prefixes, *(ledger_prefix(prefix, ledger_id(tx)) for prefix in prefixes)})
 
 
 def targets_of(tx: Transaction, host: str) -> set[tuple[str, str]]:
@@ -74,11 +74,11 @@ def targets_of(tx: Transaction, host: str) -> set[tuple[str, str]]:
 
 def known_targets(tx: Transaction) -> dict[str, list[str]]:
     """Compute host -> the targets that its attachments are connected to."""
-    found: dict[str, list[str]] = {}
+    targets: dict[str, list[str]] = {}
     for row in attachments.select(tx, connected=True):
         if row.attached_host and row.iqn:
-            found.setdefault(row.attached_host, []).append(row.iqn)
-    return {host: sorted(iqns) for host, iqns in found.items()}
+            targets.setdefault(row.attached_host, []).append(row.iqn)
+    return {host: sorted(iqns) for host, iqns in targets.items()}
 
 
 def _survey(tx: Transaction, evidence: Evidence) -> StorageLedger:
@@ -134,7 +134,9 @@ def _item(kind: str, row: VolumePlace | SnapshotPlace, alive: t.Collection[str],
 
 def _as_cables(tx: Transaction, rows: t.Sequence[Attachment], alive: t.Collection[str]) -> list[Cable]:
     disks = instances.disks_of(tx, sorted({r.instance_uuid for r in rows}))
-    roots = {(u, d.get("volume_id")) for u, found in disks.items() for d in found if d.get("boot_index") == 0}
+    roots = {
+        (u, d.get("volume_id")) for u, block_devices in disks.items() for d in block_devices if d.get("boot_index") == 0
+    }
     return [_cable(r, alive, (r.instance_uuid, r.volume_id) in roots) for r in rows]
 
 
@@ -180,9 +182,13 @@ def repair(tx: Transaction, findings: t.Sequence[Finding]) -> dict[str, Ends]:
     """Turn unowned logical volumes into pending cleanups. Returns host -> everything else to remove from it."""
     todo = [f for f in findings if f.changes]
     orphans = [f.key for f in todo if f.kind == audit.ORPHAN_VOLUME]
-    of = snapshots.volume_ids(tx, {item_id for _pool_host, kind, item_id in orphans if kind == SNAPSHOT})
+    volume_of_snapshot = snapshots.volume_ids(
+        tx, {item_id for _pool_host, kind, item_id in orphans if kind == SNAPSHOT}
+    )
     reason = "an orphan that audit found"
-    cleanups = [PendingCleanup(pool_host, i, reason, 0, kind, of.get(i)) for pool_host, kind, i in orphans]
+    cleanups = [
+        PendingCleanup(pool_host, i, reason, 0, kind, volume_of_snapshot.get(i)) for pool_host, kind, i in orphans
+    ]
     pending_cleanups.add(tx, cleanups)
     ends: dict[str, Ends] = {}
     for f in todo:
@@ -203,11 +209,11 @@ def hold(tx: Transaction, host: str, side: str, ends: t.Sequence[t.Mapping[str, 
     ids = sorted({str(e["volume_id"]) for e in ends})
     rows = {r.id: r for r in volumes.select(tx, ids=ids, lock=True)}
     alive = volumes.live_runs(tx, rows.values())
-    taken = {i for i, row in rows.items() if row.run_id in alive}
+    busy_ids = {i for i, row in rows.items() if row.run_id in alive}
     # An attachment without a host may still be bound to this one.
-    there = attachments.select(tx, volume_ids=ids)
-    taken.update(r.volume_id for r in there if getattr(r, side) in (host, None))
-    free = [dict(e) for e in ends if e["volume_id"] not in taken]
+    volume_attachments = attachments.select(tx, volume_ids=ids)
+    busy_ids.update(r.volume_id for r in volume_attachments if getattr(r, side) in (host, None))
+    free = [dict(e) for e in ends if e["volume_id"] not in busy_ids]
     volumes.swap(
         tx,
         sorted({str(e["volume_id"]) for e in free}),

@@ -10,40 +10,45 @@ import typing as t
 
 from ...core.audit import plan as audit
 from ...core.audit.plan import Evidence, Finding
-from ...core.volumes import states
+from ...core.volumes import reimage, states
 from ...core.volumes.attachment import NONE
 from ...ledger.compute import cleanups, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ..attachments import life
+from ..volumes import dead_uploads
+from ..volumes import reimage as reimages
 from . import volume_leases
 
 _ATTACHED = (states.ATTACHING, states.IN_USE, states.DETACHING)
 
+_AGAIN = {False: "Request the same volume again.", True: "Rebuild its instance again."}
+
 
 def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
     """The findings about volumes in the current ledger. Writes nothing."""
-    found = [*_left_half_done(tx), *_without_instances(tx), *_free(tx), *_due(tx, evidence.storage.storage)]
+    findings = [*_left_half_done(tx), *_without_instances(tx), *_free(tx), *_due(tx, evidence.storage.storage)]
     hosts = evidence.hosts
-    return [f for f in found if hosts is None or f.host in hosts]
+    return [f for f in findings if hosts is None or f.host in hosts]
 
 
 def _left_half_done(tx: Transaction) -> t.Iterator[Finding]:
-    left = volume_leases.left(tx, runs.dead_among)
-    for row in left.volumes:
-        ends = row.status in volumes.BEING_CREATED
+    leftovers = volume_leases.find_leftovers(tx, runs.dead_among)
+    for row in leftovers.volumes:
+        ends = row.status in (*volumes.BEING_CREATED, *reimage.UNDER_WAY)
+        again = row.status in reimage.UNDER_WAY
         yield Finding(
             audit.VOLUME,
             volumes.host_of(row.pool_host) if row.pool_host else None,
             row.instance_uuid,
             "volume %s" % (row.name or row.id),
             row.status,
-            states.ERROR if ends else row.status,
+            _after(row) if ends else row.status,
             audit.END if ends else audit.FINISH,
-            "Request the same volume again." if ends else "The next work on its storage host does the rest.",
+            _AGAIN[again] if ends else "The next work on its storage host does the rest.",
             key=("volume", row.id, row.run_id),
         )
-    for snapshot in left.snapshots:
+    for snapshot in leftovers.snapshots:
         yield Finding(
             audit.VOLUME,
             None,
@@ -55,18 +60,37 @@ def _left_half_done(tx: Transaction) -> t.Iterator[Finding]:
             "The next work on its storage host does the rest.",
             key=("snapshot", snapshot.id, snapshot.run_id),
         )
-    for each in left.attachments:
-        attached = each.attach_status == states.ATTACHED
+    for row in dead_uploads.find_dead(tx):
+        yield Finding(
+            audit.VOLUME,
+            volumes.host_of(row.pool_host) if row.pool_host else None,
+            None,
+            "volume %s" % (row.name or row.id),
+            row.status,
+            states.status_after_upload(row.attach_status),
+            audit.END,
+            "Its image is deleted: make it again.",
+            key=("upload", row.id, row.run_id),
+        )
+    for attachment in leftovers.attachments:
+        attached = attachment.attach_status == states.ATTACHED
         yield Finding(
             audit.ATTACHMENT,
-            each.attached_host,
-            each.instance_uuid,
-            "volume %s" % each.volume_id,
-            each.attach_status,
+            attachment.attached_host,
+            attachment.instance_uuid,
+            "volume %s" % attachment.volume_id,
+            attachment.attach_status,
             states.ATTACHED if attached else states.DETACHED,
             audit.RELEASE,
-            key=("attachment", each.id, each.run_id),
+            key=("attachment", attachment.id, attachment.run_id),
         )
+
+
+def _after(row: volumes.VolumeRow) -> str:
+    """The status of a volume after the end of its creation, or of its writing."""
+    if row.status in reimage.UNDER_WAY:
+        return reimage.status_after(row.previous_status, None, reimages.died_error(row))
+    return states.ERROR
 
 
 def _without_instances(tx: Transaction) -> t.Iterator[Finding]:
@@ -160,22 +184,24 @@ def repair(tx: Transaction, findings: t.Sequence[Finding]) -> None:
     if not todo:
         return
     keys = {f.key[:2] for f in todo}
-    left = volume_leases.left(tx, runs.dead_among)
+    leftovers = volume_leases.find_leftovers(tx, runs.dead_among)
     volume_leases.expire(
         tx,
-        volume_leases.Left(
-            attachments=[r for r in left.attachments if ("attachment", r.id) in keys],
-            volumes=[r for r in left.volumes if ("volume", r.id) in keys],
-            snapshots=[r for r in left.snapshots if ("snapshot", r.id) in keys],
+        volume_leases.Leftovers(
+            attachments=[r for r in leftovers.attachments if ("attachment", r.id) in keys],
+            volumes=[r for r in leftovers.volumes if ("volume", r.id) in keys],
+            snapshots=[r for r in leftovers.snapshots if ("snapshot", r.id) in keys],
         ),
     )
+    if any(f.key[0] == "upload" for f in todo):
+        dead_uploads.end_dead(tx)
     for f in todo:
         if f.key[0] == "clean":
             reason = "volumes of the instance are still connected"
             cleanups.add(tx, cleanups.Due(str(f.host), str(f.instance), f.key[2], reason))
-    gone = sorted({str(f.instance) for f in todo if f.key[0] == "gone"})
-    life.end_with_instances(tx, gone)
-    life.release_instances(tx, gone)
+    deleted_instances = sorted({str(f.instance) for f in todo if f.key[0] == "gone"})
+    life.end_with_instances(tx, deleted_instances)
+    life.release_instances(tx, deleted_instances)
     for f in todo:
         if f.key[0] == "free":
             volumes.swap(

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Unfinished work of ended runs: creations of volumes end in error; this run adopts deletions and extensions.
+"""Unfinished work of ended runs: creations of volumes end in error, and so do root volumes that were being written again; this run adopts
+deletions and extensions.
 
 Volumes of builds are settled with their builds.
 """
@@ -13,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
+from ...core.volumes.reimage import UNDER_WAY
 from ...ledger.compute import instances, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import snapshots, volumes
@@ -20,11 +22,11 @@ from ...ledger.storage.attachments import Attachment
 from ...ledger.storage.snapshots import SnapshotRow
 from ...ledger.storage.volumes import VolumeRow
 from ..instances import attach
-from ..volumes import schedule
+from ..volumes import reimage, schedule
 
 
 @dataclass
-class Left:
+class Leftovers:
     """Rows that dead runs owned."""
 
     attachments: list[Attachment] = field(default_factory=list)
@@ -33,22 +35,22 @@ class Left:
 
     @property
     def volume_ids(self) -> set[str]:
-        found = {r.volume_id for r in self.attachments} | {r.volume_id for r in self.snapshots}
-        return found | {r.id for r in self.volumes}
+        ids = {r.volume_id for r in self.attachments} | {r.volume_id for r in self.snapshots}
+        return ids | {r.id for r in self.volumes}
 
-    def of_instances(self, uuids: t.Collection[str]) -> Left:
+    def of_instances(self, uuids: t.Collection[str]) -> Leftovers:
         """The volumes that are created for these instances."""
-        return Left(volumes=[r for r in self.volumes if r.instance_uuid in uuids])
+        return Leftovers(volumes=[r for r in self.volumes if r.instance_uuid in uuids])
 
     def __bool__(self) -> bool:
         return bool(self.attachments or self.volumes or self.snapshots)
 
 
-def left(
+def find_leftovers(
     tx: Transaction,
     ended: t.Callable[[Transaction, t.Iterable[str | None]], set[str]] = runs.out_of_lease,
     instance_uuids: t.Collection[str] = (),
-) -> Left:
+) -> Leftovers:
     """The rows that ended runs still own.
 
     :arg ended: selects the ended runs out of some; runs.dead_among() also checks their processes.
@@ -61,7 +63,7 @@ def left(
     run_ids = {r.run_id for r in held}
     over = ended(tx, run_ids)
     builds = instances.living(tx, {r.instance_uuid for r in of_volumes if r.instance_uuid} - set(instance_uuids))
-    return Left(
+    return Leftovers(
         attachments=[r for r in of_attachments if r.run_id in over],
         volumes=[
             r
@@ -72,19 +74,20 @@ def left(
     )
 
 
-def expire(tx: Transaction, found: Left) -> None:
+def expire(tx: Transaction, leftovers: Leftovers) -> None:
     """End creations, adopt the rest. The volumes are locked and read again; rows changed meanwhile are left alone."""
-    attach.expire(tx, found.attachments)
-    before = {r.id: r for r in found.volumes}
+    attach.expire(tx, leftovers.attachments)
+    before = {r.id: r for r in leftovers.volumes}
     rows = [
         r
         for r in (volumes.select(tx, ids=sorted(before)) if before else ())
         if (r.status, r.run_id) == (before[r.id].status, before[r.id].run_id)
     ]
     volumes.take_ownership(tx, [r.id for r in rows])
+    reimage.end_dead(tx, [r for r in rows if r.status in UNDER_WAY])
     being_created = [r for r in rows if r.status in volumes.BEING_CREATED]
     schedule.end_in_error(tx, being_created, {r.id: died_error(r) for r in being_created})
-    snapshots.take_ownership(tx, [r.id for r in found.snapshots])
+    snapshots.take_ownership(tx, [r.id for r in leftovers.snapshots])
 
 
 def died_error(row: VolumeRow) -> errors.BootflowError:

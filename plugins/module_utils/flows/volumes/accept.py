@@ -92,7 +92,7 @@ def accept(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings
     failed = [r for _e, r in compared.failed]
     _start_over(tx, failed, [(r, i) for _p, r, i in renewed])
     volumes.take_ownership(tx, [r.id for r in compared.unfinished])
-    digests = [VolumeDigest.of(e.requested) for e in compared.new]
+    digests = [VolumeDigest.from_request(e.requested) for e in compared.new]
     rows = [_row(r, i, digest, tx.context, None) for (_p, r, i), digest in zip(new, digests)]
     return VolumeAccepted(
         created=_insert(tx, rows),
@@ -139,7 +139,7 @@ class NewVolumes:
         """
         refusals = Problems()
         for project in dict.fromkeys(r.project for _p, r, _i in new_volumes):
-            of_project = [each for each in new_volumes if each[1].project == project]
+            of_project = [new_volume for new_volume in new_volumes if new_volume[1].project == project]
             self._check_names(of_project, project, instance_uuid, refusals)
             with refusals.collect(of_project[0][0]):
                 _check_quota(of_project, limits, lambda: self._used(project), refusals, size="")  # noqa: B023 - called at once
@@ -166,13 +166,13 @@ class NewVolumes:
         names = [r.name for _p, r, _i in new_volumes if r.name]
         if not names:
             return
-        there = {r.name for r in volumes.select(self.tx, names=names, project=project)}
-        there.update(r["name"] for r in self.rows if r["project"] == project)
+        used_names = {r.name for r in volumes.select(self.tx, names=names, project=project)}
+        used_names.update(r["name"] for r in self.rows if r["project"] == project)
         for path, request, _image in new_volumes:
-            if request.name and request.name in there:
+            if request.name and request.name in used_names:
                 reason = "a new volume of instance %s cannot have the same name" % instance_uuid
                 refusals.add(path, errors.VolumeExists(name=request.name, reason=reason))
-            there.add(request.name)
+            used_names.add(request.name)
 
     def write(self) -> None:
         """Enter them."""
@@ -209,7 +209,7 @@ def known_of(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settin
 
 def resolved(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], project: str) -> list[dict[str, t.Any]]:
     """Entries (fields_of()) with ids for the names of snapshots, volumes and instances; a name without one stays."""
-    known = _Ids.of(tx, entries, project)
+    known = _Ids.read(tx, entries, project)
     return [known.put_into(entry) for entry in entries]
 
 
@@ -222,15 +222,15 @@ class _Ids:
     instances: dict[str, str]
 
     @classmethod
-    def of(cls, tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], project: str) -> _Ids:
+    def read(cls, tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], project: str) -> _Ids:
         of_snapshots = [e["snapshot_id"] for e in entries if isinstance(e.get("snapshot_id"), str)]
         of_volumes = [e["source_volid"] for e in entries if isinstance(e.get("source_volid"), str)]
         of_volumes += [w for e in entries for hint in VOLUME_HINTS for w in _hinted(e, hint)]
         names = [w for e in entries for hint in INSTANCE_HINTS for w in _hinted(e, hint)]
-        found = volumes.find(tx, of_volumes, project)
+        source_volumes = volumes.find(tx, of_volumes, project)
         return cls(
             snapshots={w: r.id for w, r in snapshots.find(tx, of_snapshots, project).items()},
-            volumes={w: r.id for w, r in found.items()},
+            volumes={w: r.id for w, r in source_volumes.items()},
             instances={r.display_name: r.uuid for r in instances.select_live(tx, names=names, project=project)}
             if names
             else {},
@@ -268,32 +268,32 @@ def _read(
     tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings: VolumeSettings, refusals: Problems
 ) -> list[_Entry]:
     """The entries with a unique name and known fields."""
-    found = list(requests.read_entries(entries, "volume", create_request.fields_of, refusals))
-    with_ids = resolved(tx, [requested for _p, _n, requested in found], settings.project)
-    return [_Entry(*entry, with_ids[number]) for number, entry in enumerate(found)]
+    parsed_entries = list(requests.read_entries(entries, "volume", create_request.fields_of, refusals))
+    with_ids = resolved(tx, [requested for _p, _n, requested in parsed_entries], settings.project)
+    return [_Entry(*entry, with_ids[number]) for number, entry in enumerate(parsed_entries)]
 
 
 def _compare(tx: Transaction, entries: t.Sequence[_Entry], settings: VolumeSettings, refusals: Problems) -> _Compared:
     rows = volumes.select(tx, names=[e.name for e in entries], project=settings.project, lock=True)
     living = {r.name: r for r in rows}
     live_runs = volumes.live_runs(tx, rows)
-    found = _Compared()
+    comparison = _Compared()
     for entry in entries:
         row = living.get(entry.name)
         if row is None:
-            found.new.append(entry)
+            comparison.new.append(entry)
             continue
         with refusals.collect(entry.path + ".name"):
             _check_same(row, entry, settings)
             _check_not_being_deleted(row)
             requests.check_not_busy(tx, row, volumes.BEING_CREATED, live_runs)
             if row.status in volumes.BEING_CREATED:
-                found.unfinished.append(row)
+                comparison.unfinished.append(row)
             elif row.status == states.ERROR and not row.made:
-                found.failed.append((entry, row))
+                comparison.failed.append((entry, row))
             else:
-                found.unchanged.append(row.id)
-    return found
+                comparison.unchanged.append(row.id)
+    return comparison
 
 
 def _check_same(row: VolumeRow, entry: _Entry, settings: VolumeSettings) -> None:
@@ -317,15 +317,15 @@ def _check_not_being_deleted(row: VolumeRow) -> None:
 def _requests(
     entries: t.Sequence[_Entry], known: Known, settings: VolumeSettings, context: Context, refusals: Problems
 ) -> list[NewVolume]:
-    found = []
+    new_volumes = []
     for entry in entries:
         with refusals.collect(entry.path):
             request = create_request.volume_request(
                 entry.resolved, known, settings.options, project=settings.project, user=context.actor
             )
             image = settings.image(entry.resolved["image_id"]) if request.image_id is not None else None
-            found.append((entry.path, request, image))
-    return found
+            new_volumes.append((entry.path, request, image))
+    return new_volumes
 
 
 def _check_quota(
@@ -445,8 +445,8 @@ def _start_over(
     placed = [r for r in rows if volumes.is_placed(r)]
     if placed:
         backends.lock(tx, {r.pool_host for r in placed})
-    left = [PendingCleanup(r.pool_host, r.id, "creation of the volume failed", r.pending_gb) for r in placed]
-    pending_cleanups.add(tx, left)
+    leftovers = [PendingCleanup(r.pool_host, r.id, "creation of the volume failed", r.pending_gb) for r in placed]
+    pending_cleanups.add(tx, leftovers)
     volumes.take_ownership(
         tx,
         [r.id for r in rows],

@@ -27,7 +27,7 @@ from ...ledger.storage import attachments, backends, deletions, snapshots, volum
 from ...ledger.storage.snapshots import SnapshotRow
 from ...ledger.storage.volumes import PlacedVolume, VolumeRow
 from ..attachments import life
-from . import requests
+from . import dead_uploads, requests
 
 # A status left by a dead run -> the status it counts as.
 _LEFT = {
@@ -42,7 +42,7 @@ _GOING = (states.DELETING, states.ERROR_DELETING)
 class VolumeDeleting:
     rows: list[PlacedVolume] = field(default_factory=list)  # of volumes for their hosts to delete, as before
     hosts: list[str] = field(default_factory=list)  # storage hosts with volumes to delete
-    gone: list[dict[str, t.Any]] = field(default_factory=list)  # on no host: {id, name}, and pool_host if known
+    without_host: list[dict[str, t.Any]] = field(default_factory=list)  # on no host: {id, name}, and pool_host if known
 
 
 def begin(
@@ -89,7 +89,7 @@ def begin(
     return VolumeDeleting(
         rows=placed,
         hosts=sorted({volumes.host_of(r.pool_host) for r in placed}),
-        gone=[{"id": r.id, "name": r.name or ""} for r in rows if not r.pool_host],
+        without_host=[{"id": r.id, "name": r.name or ""} for r in rows if not r.pool_host],
     )
 
 
@@ -108,14 +108,17 @@ def unmanage(tx: Transaction, known_hosts: t.Collection[str], **which: t.Any) ->
     deletions.forget_snapshots(tx, of_volumes, None)
     deletions.forget(tx, begun.rows, None)
     return VolumeDeleting(
-        gone=[*begun.gone, *({"id": r.id, "name": r.name or "", "pool_host": r.pool_host} for r in begun.rows)]
+        without_host=[
+            *begun.without_host,
+            *({"id": r.id, "name": r.name or "", "pool_host": r.pool_host} for r in begun.rows),
+        ]
     )
 
 
 def _end_exports(tx: Transaction, volume_ids: t.Sequence[str], known_hosts: t.Collection[str]) -> None:
     rows = attachments.select(tx, volume_ids=volume_ids, attach_statuses=(states.DETACHED,), connected=False, lock=True)
-    lost = [r for r in rows if attachment.UNEXPORTED.admits(r.state) and r.storage_host not in known_hosts]
-    life.unexported(tx, lost)
+    orphan_rows = [r for r in rows if attachment.UNEXPORTED.admits(r.state) and r.storage_host not in known_hosts]
+    life.unexported(tx, orphan_rows)
 
 
 def finish(
@@ -126,18 +129,20 @@ def finish(
     :arg ids: only these. Volumes that no host was asked to delete end in error_deleting too: delete them again.
     """
     deleted = [_shown(r, None) for r in volumes.deleted_by(tx, ids)]
-    left = volumes.select(tx, ids=ids, run_id=tx.run.id, statuses=_GOING, lock=True)
-    hosts = {r.id: volumes.host_of(r.pool_host) for r in left if r.status == states.DELETING and volumes.is_placed(r)}
+    remaining = volumes.select(tx, ids=ids, run_id=tx.run.id, statuses=_GOING, lock=True)
+    hosts = {
+        r.id: volumes.host_of(r.pool_host) for r in remaining if r.status == states.DELETING and volumes.is_placed(r)
+    }
     silent = {i: errors.HostUnreachable(host=h, reason="the host did not delete the volume") for i, h in hosts.items()}
     volume_history.add_faults(tx, [volume_history.Fault(i, e, hosts[i]) for i, e in silent.items()])
     volumes.swap(
         tx,
-        [r.id for r in left],
+        [r.id for r in remaining],
         {"status": (states.DELETING,)},
         status=states.status_after("delete", errors.RemoteError(reason="")),
     )
-    faults = volume_history.last_faults(tx, [r.id for r in left]) if left else {}
-    return deleted, [_shown(r, faults.get(r.id)) for r in left]
+    faults = volume_history.last_faults(tx, [r.id for r in remaining]) if remaining else {}
+    return deleted, [_shown(r, faults.get(r.id)) for r in remaining]
 
 
 def _shown(row: VolumeRow, fault: LastFault | None) -> dict[str, t.Any]:
@@ -157,6 +162,7 @@ def selected(
     tx: Transaction, ids: t.Sequence[str] | None, names: t.Sequence[str] | None, project: str | None
 ) -> list[VolumeRow]:
     """Rows of the selected volumes, locked. :raises InvalidInput: a name is in several projects."""
+    dead_uploads.end_dead(tx)
     wanted: dict[str, VolumeRow] = {}
     if ids is None and names is None:
         wanted = {r.id: r for r in volumes.select(tx, project=project)}
@@ -183,7 +189,7 @@ def _refuse_ambiguous(rows: t.Sequence[VolumeRow]) -> None:
     projects: dict[str | None, set[str]] = {}
     for row in rows:
         projects.setdefault(row.name, set()).add(row.project)
-    several = {name: sorted(found) for name, found in projects.items() if len(found) > 1}
+    several = {name: sorted(owners) for name, owners in projects.items() if len(owners) > 1}
     if several:
         raise errors.InvalidInput(
             reason="; ".join(

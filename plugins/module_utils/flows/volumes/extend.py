@@ -94,21 +94,21 @@ def _read(
     refusals: Problems,
 ) -> tuple[list[_Growth], list[str]]:
     """(volumes to extend, ids of the volumes that are already as large as requested)"""
-    words = [str(each.get("volume") or "") for each in requested]
-    found = volumes.find(tx, words, settings.project, lock=True)
-    live_runs = volumes.live_runs(tx, found.values())
+    words = [str(entry.get("volume") or "") for entry in requested]
+    rows_by_word = volumes.find(tx, words, settings.project, lock=True)
+    live_runs = volumes.live_runs(tx, rows_by_word.values())
     growing: list[_Growth] = []
     unchanged: list[str] = []
     named: set[str] = set()
-    for index, (word, each) in enumerate(zip(words, requested)):
+    for index, (word, entry) in enumerate(zip(words, requested)):
         with refusals.collect("volumes[%d]" % index):
-            row = found.get(word)
+            row = rows_by_word.get(word)
             if row is None:
                 raise errors.VolumeNotFound(volume_id=word)
             if row.id in named:
                 raise errors.InvalidInput(reason="volume %s is named twice" % word, remedy="Name it once.")
             requests.check_not_busy(tx, row, volumes.BUSY, live_runs)
-            size = _new_size(row, each.get("size"))
+            size = _new_size(row, entry.get("size"))
             named.add(row.id)
             if size is None:
                 unchanged.append(row.id)
@@ -182,10 +182,10 @@ def _with_fixed_size(tx: Transaction, larger: t.Sequence[_Growth], pools: t.Iter
     """Id -> names of the snapshots of an attached thick volume, which LVM does not extend."""
     thick = {pool.host for pool in pools if not pool.thin_provisioning_support}
     ids = [g.row.id for g in larger if g.row.attach_status == states.ATTACHED and g.row.pool_host in thick]
-    found: dict[str, list[str]] = {}
-    for each in snapshots.select(tx, volume_ids=ids, statuses=(states.AVAILABLE,)) if ids else ():
-        found.setdefault(each.volume_id, []).append(each.name or each.id)
-    return {i: ", ".join(sorted(names)) for i, names in found.items()}
+    snapshot_names: dict[str, list[str]] = {}
+    for snapshot in snapshots.select(tx, volume_ids=ids, statuses=(states.AVAILABLE,)) if ids else ():
+        snapshot_names.setdefault(snapshot.volume_id, []).append(snapshot.name or snapshot.id)
+    return {i: ", ".join(sorted(names)) for i, names in snapshot_names.items()}
 
 
 def _extending(growth: _Growth, context: Context) -> dict[str, t.Any]:
@@ -202,9 +202,9 @@ def _extending(growth: _Growth, context: Context) -> dict[str, t.Any]:
 
 def _compute_hosts(tx: Transaction, growing: t.Sequence[str], unchanged: t.Sequence[str]) -> list[str]:
     """Return the compute hosts of the growing volumes' attachments, and the hosts that could not show an earlier extension to their guests."""
-    rows = [r for found in attachments.of_volumes(tx, growing).values() for r in found] if growing else []
+    rows = [r for group in attachments.of_volumes(tx, growing).values() for r in group] if growing else []
     if unchanged:
-        rows += [r for found in attachments.of_volumes(tx, unchanged).values() for r in found if r.rescan]
+        rows += [r for group in attachments.of_volumes(tx, unchanged).values() for r in group if r.rescan]
     return sorted({r.attached_host for r in rows if r.attached_host})
 
 

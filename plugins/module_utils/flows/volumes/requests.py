@@ -20,6 +20,7 @@ from ...ledger.compute import runs
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import volumes
+from . import dead_uploads
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ class VolumeSettings:
 
 
 def open_project(tx: Transaction, settings: VolumeSettings) -> None:
-    """Renew the run's lease and wait for the project's turn: names and quotas are per project."""
+    """Renew the run's lease and wait for the project's turn: names and quotas are per project. Images of dead runs end."""
     runs.renew(tx)
     take_turns(tx, "project", [settings.project])
+    dead_uploads.end_dead(tx)
 
 
 def read_entries(

@@ -127,8 +127,8 @@ def _waiting(tx: Transaction, lock: bool) -> list[VolumeRow]:
     rows = volumes.select(tx, run_id=tx.run.id, statuses=(states.CREATING,), lock=lock)
     rows = [r for r in rows if r.pool_host is None]
     guests = instances.placed_on(tx, {r.instance_uuid for r in rows if r.instance_uuid})
-    found = [r for r in rows if r.instance_uuid is None or r.instance_uuid in guests]
-    return sorted(found, key=lambda r: (r.created_at, r.name or "", r.id))
+    ready_rows = [r for r in rows if r.instance_uuid is None or r.instance_uuid in guests]
+    return sorted(ready_rows, key=lambda r: (r.created_at, r.name or "", r.id))
 
 
 def _choose(
@@ -137,11 +137,11 @@ def _choose(
     requests = {r.id: volumes.to_request(r) for r in rows}
     hints = [r.scheduler_hints for r in requests.values()]
     named = {w for h in hints for key in VOLUME_HINTS for w in _words(h.get(key))}
-    there = {r.id: r.pool_host for r in volumes.select(tx, ids=named) if r.pool_host} if named else {}
+    pool_host_by_id = {r.id: r.pool_host for r in volumes.select(tx, ids=named) if r.pool_host} if named else {}
     guests = instances.placed_on(tx, {w for h in hints for key in INSTANCE_HINTS for w in _words(h.get(key))})
     ids = [row.id for row in sorted(rows, key=_turn)]
     wanted = [requests[i] for i in ids]
-    return dict(zip(ids, select_backends(backends.pool_states(tx, lock), wanted, options, there, guests)))
+    return dict(zip(ids, select_backends(backends.pool_states(tx, lock), wanted, options, pool_host_by_id, guests)))
 
 
 def _turn(row: VolumeRow) -> tuple[str, str]:

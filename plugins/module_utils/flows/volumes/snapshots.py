@@ -72,13 +72,13 @@ def begin(tx: Transaction, entries: t.Sequence[t.Mapping[str, t.Any]], settings:
     new, again, going = work.new, work.again, work.going
     with refusals.collect("quotas"):
         _check_quota(tx, [v for _e, v in new], settings)
-    taken = _take_capacity(tx, [(e.path, v) for e, v in new], [(r, work.volume_of(r)) for r in again], refusals)
+    capacity_gb = _take_capacity(tx, [(e.path, v) for e, v in new], [(r, work.volume_of(r)) for r in again], refusals)
     refusals.raise_if_any()
-    rows = [_row(entry, volume, taken[volume.id], tx.context) for entry, volume in new]
+    rows = [_row(entry, volume, capacity_gb[volume.id], tx.context) for entry, volume in new]
     snapshot_rows.insert(tx, rows)
     snapshot_rows.take_ownership(tx, [r.id for r in again], status=states.CREATING)
     snapshot_rows.take_ownership(tx, [r.id for r in going], status=states.DELETING)
-    pending = [{"id": r.id, "pending_gb": max(taken[r.volume_id], r.pending_gb)} for r in again]
+    pending = [{"id": r.id, "pending_gb": max(capacity_gb[r.volume_id], r.pending_gb)} for r in again]
     snapshot_rows.update(tx, pending)
     at_work = [v for _e, v in new] + [work.volume_of(r) for r in again + going]
     return SnapshotsBegun(
@@ -95,16 +95,20 @@ class _Comparison:
 
     def __init__(self, tx: Transaction, entries: t.Sequence[_Entry], settings: VolumeSettings) -> None:
         self.tx = tx
-        found = volumes.find(tx, (e.volume for e in entries if e.volume), settings.project)
-        self.volume_ids = {word: r.id for word, r in found.items()}
-        there = snapshot_rows.select(tx, names=[e.name for e in entries], project=settings.project)
-        of = {*self.volume_ids.values(), *(r.volume_id for r in there)}
+        rows_by_word = volumes.find(tx, (e.volume for e in entries if e.volume), settings.project)
+        self.volume_ids = {word: r.id for word, r in rows_by_word.items()}
+        existing_snapshots = snapshot_rows.select(tx, names=[e.name for e in entries], project=settings.project)
+        ids_to_lock = {*self.volume_ids.values(), *(r.volume_id for r in existing_snapshots)}
         # Volumes are locked before their snapshots.
-        self.volumes = {r.id: r for r in volumes.select(tx, ids=of, lock=True)} if of else {}
-        there = snapshot_rows.select(tx, ids=[r.id for r in there], lock=True)
-        self.snapshots = {r.name: r for r in there}
-        self.live_runs = volumes.live_runs(tx, [*there, *self.volumes.values()])
-        created = volumes.being_created_from(tx, snapshot_ids=[r.id for r in there]) if there else []
+        self.volumes = {r.id: r for r in volumes.select(tx, ids=ids_to_lock, lock=True)} if ids_to_lock else {}
+        existing_snapshots = snapshot_rows.select(tx, ids=[r.id for r in existing_snapshots], lock=True)
+        self.snapshots = {r.name: r for r in existing_snapshots}
+        self.live_runs = volumes.live_runs(tx, [*existing_snapshots, *self.volumes.values()])
+        created = (
+            volumes.being_created_from(tx, snapshot_ids=[r.id for r in existing_snapshots])
+            if existing_snapshots
+            else []
+        )
         self.readers = {snapshot_id: name for _id, name, _volume, snapshot_id in created}
         self.frozen = backends.frozen_pool_hosts(tx)
         self.new: list[tuple[_Entry, VolumeRow]] = []  # with its volume
@@ -158,6 +162,35 @@ class _Comparison:
             )
 
 
+class NewSnapshot(t.NamedTuple):
+    """A snapshot that an operation on instances makes. ``path``: of its errors. ``volume``: is locked, and may be in use"""
+
+    path: str
+    name: str
+    volume: VolumeRow
+
+
+def add(tx: Transaction, wanted: t.Sequence[NewSnapshot], settings: VolumeSettings) -> list[str]:
+    """Enter new snapshots of a project, also of volumes in use. Returns their ids, in the same order. The project's turn was waited for.
+
+    :raises InvalidRequest: all refusals (VolumeLocked, InvalidVolume, quotas, capacity). Nothing is written then.
+    """
+    refusals = Problems()
+    frozen = backends.frozen_pool_hosts(tx)
+    live_runs = volumes.live_runs(tx, [w.volume for w in wanted])
+    for new in wanted:
+        with refusals.collect(new.path):
+            requests.check_not_busy(tx, new.volume, volumes.BUSY, live_runs)
+            states.check_snapshot(volumes.to_volume(new.volume), True, frozen=new.volume.pool_host in frozen)
+    with refusals.collect("quotas"):
+        _check_quota(tx, [w.volume for w in wanted], settings)
+    capacity_gb = _take_capacity(tx, [(w.path, w.volume) for w in wanted], [], refusals)
+    refusals.raise_if_any()
+    rows = [_row(_Entry(w.path, w.name), w.volume, capacity_gb[w.volume.id], tx.context) for w in wanted]
+    snapshot_rows.insert(tx, rows)
+    return [row["id"] for row in rows]
+
+
 def finish(tx: Transaction) -> dict[str, t.Any]:
     """{"done": created or deleted snapshots, "left": the others of this run}, in the form of volume_views.snapshots()."""
     rows = snapshot_rows.of_run(tx)
@@ -178,11 +211,11 @@ def finish(tx: Transaction) -> dict[str, t.Any]:
 
 
 def _read(entries: t.Sequence[t.Mapping[str, t.Any]], refusals: Problems) -> list[_Entry]:
-    found = []
+    result = []
     for path, name, fields in requests.read_entries(entries, "snapshot", _known_fields, refusals):
         with refusals.collect(path):
-            found.append(_entry(path, name, fields))
-    return found
+            result.append(_entry(path, name, fields))
+    return result
 
 
 def _known_fields(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -232,8 +265,8 @@ def _check_same(row: SnapshotRow, entry: _Entry, volume_id: str | None) -> None:
         )
 
 
-def _check_quota(tx: Transaction, of: t.Sequence[VolumeRow], settings: VolumeSettings) -> None:
-    wanted = (quotas.for_snapshot(v.size, v.volume_type, settings.no_snapshot_gb_quota) for v in of)
+def _check_quota(tx: Transaction, source_volumes: t.Sequence[VolumeRow], settings: VolumeSettings) -> None:
+    wanted = (quotas.for_snapshot(v.size, v.volume_type, settings.no_snapshot_gb_quota) for v in source_volumes)
     requests.check_quota(wanted, settings.limits, lambda: settings.usage(tx), quotas.SNAPSHOTS)
 
 
@@ -247,28 +280,28 @@ def _take_capacity(
 
     :arg new: (path, volume). :arg again: (snapshot, volume).
     """
-    of = [v for _p, v in new] + [v for _r, v in again]
-    if not of:
+    source_volumes = [v for _p, v in new] + [v for _r, v in again]
+    if not source_volumes:
         return {}
     pools = {s.host: s for s in backends.pool_states(tx, lock=True)}
     thick = {host for host, pool in pools.items() if not pool.thin_provisioning_support}
-    sizes = {v.id: _thick_size(v.size) if v.pool_host in thick else 0 for v in of}
+    sizes = {v.id: _thick_size(v.size) if v.pool_host in thick else 0 for v in source_volumes}
     free = {host: pool.free_capacity_gb for host, pool in pools.items()}
     wanted = [(path, v, sizes[v.id]) for path, v in new]
     wanted += [("snapshots", v, sizes[v.id] - r.pending_gb) for r, v in again]
     for path, volume, size in wanted:
         if size <= 0 or volume.pool_host is None:
             continue
-        left = free.get(volume.pool_host)
-        if not isinstance(left, (int, float)):
+        free_gb = free.get(volume.pool_host)
+        if not isinstance(free_gb, (int, float)):
             continue
-        free[volume.pool_host] = left - size
-        if left < size:
+        free[volume.pool_host] = free_gb - size
+        if free_gb < size:
             refusals.add(
                 path,
                 errors.NoValidBackend(
                     reason="A snapshot of volume %s needs %d GiB on %s, which has %s free."
-                    % (volume.name or volume.id, size, volume.pool_host, disk(left * 1024)),
+                    % (volume.name or volume.id, size, volume.pool_host, disk(free_gb * 1024)),
                     remedy="Delete volumes or snapshots there, or extend its volume group.",
                 ),
             )

@@ -21,10 +21,14 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
+from ...core.images import life
 from ...core.volumes import states
+from ...core.volumes.image_metadata import image_metadata
+from ...core.volumes.reimage import UNDER_WAY
 from ...core.volumes.retry import is_rescheduled, record_failure
 from ...ledger.compute import history, runs
 from ...ledger.db.transaction import Transaction
+from ...ledger.images import images
 from ...ledger.storage import (
     attachments,
     deletions,
@@ -37,8 +41,9 @@ from ...ledger.storage import backends as storage_backends
 from ...ledger.storage.pending_cleanups import PendingCleanup
 from ...ledger.storage.snapshots import SnapshotRow
 from ...ledger.storage.volumes import PlacedVolume, VolumeRow
+from . import reimage
 
-PRESENT, EXTENDED, ABSENT = "present", "extended", "absent"
+PRESENT, EXTENDED, ABSENT, REIMAGED = "present", "extended", "absent", "reimaged"
 
 
 @dataclass
@@ -68,13 +73,13 @@ class WorkResult:
 class Finished:
     """By id of volume or snapshot, each in one of the lists.
 
-    ``lost``: owned by another run, or deleted. If the host created it, the next begin() on this host lists it as absent.
+    ``lost_items``: owned by another run, or deleted. If the host created it, the next begin() on this host lists it as absent.
     """
 
     done: list[str] = field(default_factory=list)
     failed: dict[str, errors.BootflowError] = field(default_factory=dict)
     rescheduled: list[str] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
+    lost_items: list[str] = field(default_factory=list)
 
 
 # --- beginning -----------------------------------------------------------------------------------------------------------
@@ -90,15 +95,15 @@ def begin(tx: Transaction, host: str) -> list[BackendWork]:
     images: dict[str, dict[str, t.Any]] = {}
     for row in rows:
         work[row.pool_host].volumes.append(_element(row))
-        image = row.spec.get("image") if row.status in volumes.BEING_CREATED else None
+        image = row.spec.get("image") if row.status in volumes.BEING_CREATED else reimage.image_of(row)
         if image is not None:
             images.setdefault(row.pool_host, {})[image["id"]] = image
-    for pool_host, found in images.items():
-        work[pool_host].images = [found[i] for i in sorted(found)]
+    for pool_host, images_of_pool in images.items():
+        work[pool_host].images = [images_of_pool[i] for i in sorted(images_of_pool)]
     for snapshot, volume in of_snapshots:
         work[volume.pool_host].volumes.append(_snapshot_element(snapshot))
     _journal(tx, host, rows, of_snapshots)
-    if pending_cleanups.due(tx, backends):
+    if pending_cleanups.due(tx, backends) and not (of_snapshots and _are_of_instances(tx)):
         storage_backends.lock(tx, backends)
         for cleanup in pending_cleanups.take(tx, backends):
             elements = work[cleanup.pool_host].volumes
@@ -107,10 +112,16 @@ def begin(tx: Transaction, host: str) -> list[BackendWork]:
     return [work[p] for p in sorted(work) if work[p].volumes]
 
 
+def _are_of_instances(tx: Transaction) -> bool:
+    """Whether this run makes snapshots of instances now. What earlier runs left waits: wiping it takes time, and guests may stand still meanwhile."""
+    return bool(images.select(tx, run_id=tx.run.id, statuses=[life.QUEUED]))
+
+
 def _volumes_in(tx: Transaction, pool_hosts: t.Iterable[str]) -> list[PlacedVolume]:
-    """Rows of this run's work in these pools, locked; deletions only when nothing uses the volume."""
+    """Rows of this run's work in these pools, locked; deletions, and what is written again, only when nothing uses the volume."""
     rows = volumes.select(tx, run_id=tx.run.id, pool_hosts=pool_hosts, statuses=volumes.AT_WORK, lock=True)
-    in_use = attachments.exported_or_connected(tx, [r.id for r in rows if r.status == states.DELETING])
+    alone = (states.DELETING, *UNDER_WAY)
+    in_use = attachments.exported_or_connected(tx, [r.id for r in rows if r.status in alone])
     return [r for r in rows if r.id not in in_use and volumes.is_placed(r)]
 
 
@@ -120,6 +131,9 @@ def _element(row: VolumeRow) -> dict[str, t.Any]:
         return {**element, "state": ABSENT}
     if row.status == states.EXTENDING:
         return {**element, "state": EXTENDED, "size_gb": row.new_size}
+    if row.status in UNDER_WAY:
+        image = reimage.image_of(row) or {}
+        return {**element, "state": REIMAGED, "size_gb": row.size, "image_id": image.get("id")}
     element.update(state=PRESENT, size_gb=row.size)
     for key, value in (
         ("image_id", row.image_id),
@@ -138,7 +152,7 @@ def _snapshot_element(row: SnapshotRow) -> dict[str, t.Any]:
     return {**element, "state": PRESENT, "source_volume": row.volume_id}
 
 
-_EVENTS = {states.DELETING: "delete", states.EXTENDING: "extend"}
+_EVENTS = {states.DELETING: "delete", states.EXTENDING: "extend", **dict.fromkeys(UNDER_WAY, reimage.EVENT)}
 
 
 def _event(row: VolumeRow | SnapshotRow) -> str:
@@ -151,7 +165,7 @@ def _journal(
     rows: t.Sequence[VolumeRow],
     of_snapshots: t.Sequence[tuple[SnapshotRow, VolumeRow]],
 ) -> None:
-    for event in ("create", "delete", "extend"):
+    for event in ("create", "delete", "extend", reimage.EVENT):
         ids = [r.id for r in rows if _event(r) == event]
         volume_history.start_events(tx, ids, event, host)
         kind = "resize" if event == "extend" else event
@@ -161,6 +175,7 @@ def _journal(
         volume_history.start_events(tx, items, event, host)
         payloads = [(volume_id, {"host": host, "snapshot_id": snapshot_id}) for volume_id, snapshot_id in items]
         volume_history.notify_each(tx, payloads, "snapshot.%s.start" % event)
+    reimage.begun(tx, [r for r in rows if r.status == states.RESERVED])
     copied = [r.id for r in rows if r.status == states.CREATING and r.image_id]
     if copied:
         volumes.swap(tx, copied, {"status": (states.CREATING,)}, status=states.DOWNLOADING)
@@ -186,12 +201,12 @@ def finish(tx: Transaction, host: str, results: t.Mapping[str, WorkResult]) -> F
     rows = _volumes_in(tx, backends)
     of_snapshots = snapshots.at_work_in(tx, backends, lock=True)
     storage_backends.lock(tx, of_host)
-    found = Finished()
+    finished = Finished()
     for pool_host, backend in sorted(backends.items()):
         result = results[backend.backend]
         if not result.outcomes and result.error is None:
             continue
-        outcomes = BackendOutcomes(tx, host, pool_host, result, found)
+        outcomes = BackendOutcomes(tx, host, pool_host, result, finished)
         outcomes.end_volumes([r for r in rows if r.pool_host == pool_host])
         outcomes.end_snapshots([s for s, v in of_snapshots if v.pool_host == pool_host])
         outcomes.end_cleanups()
@@ -199,13 +214,13 @@ def finish(tx: Transaction, host: str, results: t.Mapping[str, WorkResult]) -> F
         pending_cleanups.add(tx, outcomes.to_clean)
         if isinstance(result.error, errors.HostUnreachable):
             # Its other backends are unreachable too: the next attempt goes to another host.
-            for each in of_host:
-                storage_backends.record_error(tx, each, result.error)
+            for other_pool_host in of_host:
+                storage_backends.record_error(tx, other_pool_host, result.error)
         elif result.error is not None:
             storage_backends.record_error(tx, pool_host, result.error)
         elif result.capacity is not None:
             storage_backends.record_capacity(tx, pool_host, result.capacity)
-    return found
+    return finished
 
 
 VolumeFailure = t.Tuple[VolumeRow, errors.BootflowError]  # a row, and why its work failed
@@ -214,9 +229,9 @@ VolumeFailure = t.Tuple[VolumeRow, errors.BootflowError]  # a row, and why its w
 class BackendOutcomes:
     """The results of one backend for volumes, snapshots and pending cleanups."""
 
-    def __init__(self, tx: Transaction, host: str, pool_host: str, result: WorkResult, found: Finished) -> None:
+    def __init__(self, tx: Transaction, host: str, pool_host: str, result: WorkResult, finished: Finished) -> None:
         self.tx, self.host, self.pool_host, self.result = tx, host, pool_host, result
-        self.found = found
+        self.finished = finished
         self.counted = result.capacity is not None and result.error is None  # the numbers include new volumes
         self.seen: set[str] = set()  # ids that are accounted for
         self.to_clean: list[PendingCleanup] = []
@@ -244,25 +259,28 @@ class BackendOutcomes:
 
     # --- volumes -----------------------------------------------------------------------------------------------------
 
-    def end_volumes(self, rows: t.Sequence[VolumeRow]) -> None:
-        succeeded: dict[str, list[VolumeRow]] = {"create": [], "delete": [], "extend": []}
-        failed: dict[str, list[VolumeFailure]] = {"create": [], "delete": [], "extend": []}
+    def end_volumes(self, rows: t.Sequence[PlacedVolume]) -> None:
+        succeeded: dict[str, list[PlacedVolume]] = {
+            event: [] for event in ("create", "delete", "extend", reimage.EVENT)
+        }
+        failed: dict[str, list[VolumeFailure]] = {event: [] for event in succeeded}
         for row in rows:
             error = self.error_of(row.id)
             action = _event(row)
             if error is not None:
                 failed[action].append((row, error))
             elif action == "delete" and not self.is_removed(row.id):
-                self.found.lost.append(row.id)  # deleted during its creation: the next begin() removes it
+                self.finished.lost_items.append(row.id)  # deleted during its creation: the next begin() removes it
             else:
                 succeeded[action].append(row)
         self._created(succeeded["create"])
         self._not_created(failed["create"])
         deletions.forget(self.tx, succeeded["delete"], self.host)
-        self.found.done += [r.id for r in succeeded["delete"]]
+        self.finished.done += [r.id for r in succeeded["delete"]]
         self._not_deleted(failed["delete"])
         self._extended(succeeded["extend"])
         self._not_extended(failed["extend"])
+        self._reimaged(succeeded[reimage.EVENT], failed[reimage.EVENT])
 
     def _created(self, rows: t.Sequence[VolumeRow]) -> None:
         if not rows:
@@ -286,7 +304,7 @@ class BackendOutcomes:
         volume_history.finish_events(tx, ids, "create", history.SUCCESS)
         volume_history.notify(tx, ids, "volume.create.end", {"host": self.host})
         attachments.volumes_ready(tx, [r.id for r in rows if r.instance_uuid])
-        self.found.done += ids
+        self.finished.done += ids
 
     def _not_created(self, failures: t.Sequence[VolumeFailure]) -> None:
         again: list[dict[str, t.Any]] = []
@@ -304,10 +322,10 @@ class BackendOutcomes:
             again.append({**values, "pool_host": None, "retry": retry, "scheduled_at": self.tx.now})
             if not is_untouched:
                 self.to_clean.append(PendingCleanup(self.pool_host, row.id, error.message, pending))
-            self.found.rescheduled.append(row.id)
+            self.finished.rescheduled.append(row.id)
         volumes.update(self.tx, again)
         volumes.update(self.tx, over)
-        self._record_failures({r.id: e for r, e in failures}, "create", {each["id"] for each in again})
+        self._record_failures({r.id: e for r, e in failures}, "create", {columns["id"] for columns in again})
 
     def _not_deleted(self, failures: t.Sequence[VolumeFailure]) -> None:
         volumes.update(self.tx, [{"id": r.id, "status": states.status_after("delete", e)} for r, e in failures])
@@ -335,7 +353,7 @@ class BackendOutcomes:
         volume_history.finish_events(tx, ids, "extend", history.SUCCESS)
         payloads = [(r.id, {"host": self.host, "size": r.new_size}) for r in rows]
         volume_history.notify_each(tx, payloads, "volume.resize.end")
-        self.found.done += ids
+        self.finished.done += ids
 
     def _not_extended(self, failures: t.Sequence[VolumeFailure]) -> None:
         written = [
@@ -350,6 +368,15 @@ class BackendOutcomes:
         volumes.update(self.tx, written)
         self._record_failures({r.id: e for r, e in failures}, "extend")
 
+    def _reimaged(self, rows: t.Sequence[PlacedVolume], failures: t.Sequence[VolumeFailure]) -> None:
+        reimage.done(self.tx, rows, self.pending)
+        ids = [r.id for r in rows]
+        volume_history.finish_events(self.tx, ids, reimage.EVENT, history.SUCCESS)
+        volume_history.notify(self.tx, ids, "volume.reimage.end", {"host": self.host})
+        self.finished.done += ids
+        reimage.failed(self.tx, failures, self.is_untouched)
+        self._record_failures({r.id: e for r, e in failures}, reimage.EVENT)
+
     def _record_failures(
         self,
         failures: t.Mapping[volume_history.Item, errors.BootflowError],
@@ -361,7 +388,7 @@ class BackendOutcomes:
         faults = [volume_history.Fault(item, e, self.host, item in again) for item, e in failures.items()]
         volume_history.add_faults(self.tx, faults)
         over = {item: e for item, e in failures.items() if item not in again}
-        self.found.failed.update({item if isinstance(item, str) else item[1]: e for item, e in over.items()})
+        self.finished.failed.update({item if isinstance(item, str) else item[1]: e for item, e in over.items()})
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
@@ -391,7 +418,7 @@ class BackendOutcomes:
         for action, failures in failed.items():
             self._record_failures(failures, action)
         deletions.forget_snapshots(tx, deleted, self.host)
-        self.found.done += [r.id for r in created + deleted]
+        self.finished.done += [r.id for r in created + deleted]
 
     # --- leftovers ---------------------------------------------------------------------------------------------------
 
@@ -402,14 +429,14 @@ class BackendOutcomes:
         removed = [r.item_id for r in rows if self.error_of(r.item_id) is None]
         if removed:
             pending_cleanups.done(self.tx, [(self.pool_host, i) for i in removed])
-            self.found.done += removed
+            self.finished.done += removed
         for row in rows:
             error = self.error_of(row.item_id)
             if error is not None:
                 pending = self.pending(row.pending_gb)
-                left = PendingCleanup(self.pool_host, row.item_id, error.message, pending, row.kind, row.volume_id)
-                self.to_clean.append(left)
-                self.found.failed[row.item_id] = error
+                cleanup = PendingCleanup(self.pool_host, row.item_id, error.message, pending, row.kind, row.volume_id)
+                self.to_clean.append(cleanup)
+                self.finished.failed[row.item_id] = error
 
     def find_lost(self) -> None:
         """Handle outcomes of items that this run no longer owns: clean up what it created, unless another run has it here."""
@@ -433,22 +460,4 @@ class BackendOutcomes:
             self.to_clean.append(
                 PendingCleanup(self.pool_host, item_id, "created after the run had lost it", pending, kind, volume_id)
             )
-            self.found.lost.append(item_id)
-
-
-def image_metadata(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Cinder's volume_glance_metadata: of the image, or of the source volume."""
-    image = spec.get("image")
-    if image is None:
-        return dict(spec.get("source_image_metadata") or {})
-    return {
-        **dict(image.get("properties") or {}),
-        "image_id": image["id"],
-        "image_name": image["name"],
-        "checksum": image["checksum"],
-        "container_format": "bare",
-        "disk_format": image["disk_format"],
-        "min_disk": image["min_disk"],
-        "min_ram": image["min_ram"],
-        "size": image["size"],
-    }
+            self.finished.lost_items.append(item_id)

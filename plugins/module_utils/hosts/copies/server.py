@@ -36,7 +36,6 @@ PATIENCE = 60.0  # seconds that the other side may be silent
 _STRANGER = 10.0  # seconds that a connection has to show a token, with its handshake
 _MOST_STRANGERS = 128  # connections without a token
 _MOST_OF_ADDRESS = 48  # of these, from one address
-_MOST_OF_TOKEN = 64  # connections that have shown the same one
 _words: list[int] = []  # of processes that this module has started: see answered()
 _LOST = 45  # seconds without an answer of the other host's kernel after which a connection has failed; by itself it takes a quarter of an hour
 
@@ -67,6 +66,8 @@ class _Connection:
 
 class Server:
     """The work of the process: a subclass answers. It ends on a request to stop, when its time is over, or when goes_on() returns False."""
+
+    most_of_token = 64  # connections that have shown the same one
 
     def __init__(self, stop: str, seconds: float):
         self.stop = stop
@@ -166,7 +167,7 @@ class Server:
         """Return whether there is room for another connection that has shown this token."""
         with self.at_door:
             others = sum(c is not connection and c.token == token for c in self.connections)
-            if connection not in self.connections or others >= _MOST_OF_TOKEN:
+            if connection not in self.connections or others >= self.most_of_token:
                 return False
             connection.token = token
             return True
@@ -283,8 +284,10 @@ def connected(place: Place) -> t.Iterator[Stream]:
 
 
 @contextlib.contextmanager
-def opened(place: Place) -> t.Iterator[ssl.SSLSocket]:
+def opened(place: Place, patience: float = PATIENCE) -> t.Iterator[ssl.SSLSocket]:
     """Yield a connection to the server with exactly its own certificate.
+
+    :arg patience: seconds that the server may be silent
 
     :raises Garbled: it has another one. :raises OSError: it is not reached.
     """
@@ -292,7 +295,7 @@ def opened(place: Place) -> t.Iterator[ssl.SSLSocket]:
     # Nobody vouches for the certificate: it is compared itself. Its dates are those of another clock.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    with socket.create_connection((place.address, place.port), timeout=PATIENCE) as plain:
+    with socket.create_connection((place.address, place.port), timeout=patience) as plain:
         notice_loss(plain)
         with context.wrap_socket(plain) as secured:
             fingerprint = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()

@@ -10,7 +10,7 @@ import contextlib
 import typing as t
 
 from ...core.amounts import GIB, MIB
-from ...core.disks.local import FILE_SYSTEMS
+from ...core.disks.local import DISK, FILE_SYSTEMS
 from ...core.disks.stores.registry import NAMES
 from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
 from ..images.fetch import UNLIMITED, FetchLimits
@@ -28,7 +28,7 @@ from ..os.batch import run_batch
 from ..os.locks import BUILDS, host_place
 from ..os.ownership import LEDGER_ARGUMENTS
 from ..os.paths import checked_id, checked_instances_path, checked_uuid
-from .local_disks import ensure_disks
+from .local_disks import ensure_disks, make_replacement
 from .stores.disk_spec import KINDS, DiskSpec, check_fits
 
 # The option ``instances[].disks``.
@@ -73,6 +73,7 @@ DISK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
         "options": {
             "uuid": {"type": "str", "required": True},
             "made_at": {"type": "float", "default": 0.0},
+            "replacement": {"type": "bool", "default": False},
             "disks": {
                 "type": "list",
                 "elements": "dict",
@@ -202,6 +203,8 @@ class _Work:
                 )
         if pending:
             return {"changed": False, "disks": [], "pending": pending}
+        if args.get("replacement"):
+            return self._replacement(uuid, specs)
         result = ensure_disks(
             self.instances_path,
             uuid,
@@ -214,6 +217,14 @@ class _Work:
         )
         result["pending"] = []
         return result
+
+    def _replacement(self, uuid: str, specs: t.Sequence[DiskSpec]) -> dict[str, t.Any]:
+        """Make a disk that is to replace the root disk of the instance."""
+        if [(spec.name, spec.kind) for spec in specs] != [(DISK, "image")]:
+            raise InvalidInput(reason="only disk %s of an image can be made as a replacement" % DISK)
+        if self.check_mode:
+            return {"changed": True, "disks": [], "pending": []}
+        return {**make_replacement(self.instances_path, uuid, specs[0], self.bases, self.ledger_id), "pending": []}
 
 
 def make_disks(

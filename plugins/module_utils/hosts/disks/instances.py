@@ -32,8 +32,8 @@ from .whole.clear import clear_disk
 
 @dataclass(frozen=True)
 class Condition:
-    """What may be removed of an instance: what was made for this move only; nothing that was made after ``due_at``; and no guest that is built,
-    where its ledger believes that its build did not end (``unfinished``).
+    """What may be removed of an instance: what was made for this move only; nothing that was made after ``due_at``; no guest that is built,
+    where its ledger believes that its build did not end (``unfinished``); and no guest that has power (``without_power``).
 
     ``due_at`` is in seconds since the epoch, by the ledger's clock, as in the mark; 0.0: no condition.
     """
@@ -41,6 +41,7 @@ class Condition:
     made_for: str = ""
     due_at: float = 0.0
     unfinished: bool = False
+    without_power: bool = False
 
 
 ANY = Condition()
@@ -78,7 +79,7 @@ def remove_instance(
     :arg defined_again: see domains.remove_domain
     :arg condition: without it nothing is removed.
 
-    :raises Conflict: the domain or the directory belongs to another ledger, or see is_removable(); nothing is changed.
+    :raises Conflict: the domain or the directory belongs to another ledger, the guest has power where it must not, or see is_removable(); nothing is changed.
     :raises InvalidInput: ``uuid`` is not valid, or a file system of something else is mounted inside the directory.
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; the directory is kept.
     :raises CommandFailed: a disk could not be cleared, then domain (stopped) and directory are kept; or a logical volume could
@@ -106,15 +107,23 @@ def _remove(
     check_owner("folder %s" % folder, ledger_of_folder(folder), local.ledger_id)
     if not is_removable(connection, folder, condition, local.vg, local.ledger_id):
         return {"changed": False, "removed": [], "kept": True}
-    if not check_mode:
-        mark_incomplete(folder)
     cleared: list[str] = []
 
+    def begin() -> None:
+        if not check_mode:
+            mark_incomplete(folder)
+
     def clear() -> None:
+        begin()  # not before the guest is known to be off, where that is the condition
         used_by = disks.used_by() if disks.disks else {}
         cleared.extend(clear_disk(disk, used_by, check_mode=check_mode) for disk in disks.disks)
 
-    removed = remove_domain(connection, uuid, check_mode, clear, local.ledger_id, defined_again)
+    if not condition.without_power:
+        begin()
+    removed = remove_domain(
+        connection, uuid, check_mode, clear, local.ledger_id, defined_again, condition.without_power
+    )
+    begin()
     if not cleared and (disks.always or (removed and check_mode)):
         clear()  # without a domain: the host was reinstalled, or the domain was removed by hand
     removed += ["data of disk %s" % path for path in cleared]

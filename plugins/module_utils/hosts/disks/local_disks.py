@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 import typing as t
+from dataclasses import replace
 
 from ...core.disks.stores.registry import DEFAULT, NEED_GROUP
 from ...core.errors import InvalidInput
 from ..images.images import BaseImage
 from ..os.locks import host_lock
-from ..os.ownership import mark_folder, mark_made_at
+from ..os.ownership import check_owner, ledger_of_folder, mark_folder, mark_made_at
 from ..os.paths import instance_dir
+from .stores.disk_info import root_record
 from .stores.disk_spec import DiskSpec
-from .stores.registry import store_of
+from .stores.group import Group
+from .stores.registry import store_of, store_of_record
 from .stores.store import Store
 
 
@@ -56,6 +59,30 @@ def ensure_disks(
         mark_made_at(folder, made_at)
         result = store.ensure(folder, specs, bases, False)
         return {**result, "changed": marked or result["changed"]}
+
+
+def make_replacement(
+    instances_path: str, uuid: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage], ledger_id: str = ""
+) -> dict[str, t.Any]:
+    """Make a disk of an image that is to replace the root disk of an instance: in the same store and of the same size; {changed, disks: []}.
+
+    :arg spec: with the name and image of the disk. :arg bases, ledger_id: see ensure_disks()
+    :raises Conflict: the folder belongs to another ledger. :raises InvalidDiskInfo: there is no record of the disk.
+    :raises FlavorDiskSmallerThanImage, DiskFull, CommandFailed, InvalidInput, VolumeIsBusy: see Store.make_replacement().
+    """
+    folder = instance_dir(instances_path, uuid)
+    with host_lock(instances_path, "instance-" + os.path.basename(folder)):
+        check_owner("folder %s" % folder, ledger_of_folder(folder), ledger_id)
+        record = root_record(folder)
+        store = store_of_record(record, Group(ledger_id=ledger_id))
+        if store.type.is_file_system:
+            store.make_readable(folder, spec.name, record)
+            record = root_record(store.type.place(folder))
+        backend = str(record["format"])
+        store.make_replacement(
+            folder, replace(spec, size=int(record["virtual_size"]), backend=backend).checked(), bases
+        )
+    return {"changed": True, "disks": []}
 
 
 def _store(uuid: str, specs: t.Sequence[DiskSpec], volume_group: str) -> Store:

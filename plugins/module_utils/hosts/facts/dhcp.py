@@ -11,6 +11,7 @@ import typing as t
 
 from ...core.guest.domain.element import parse
 from ..libvirt.domains import definitions
+from ..libvirt.network_types.registry import served_networks
 from ..libvirt.taps import unplugged
 from ..os.module_errors import as_bootflow_error
 
@@ -22,8 +23,6 @@ def dhcp_networks(connection: t.Any) -> dict[str, t.Any]:
     ``complete``: the running and the persistent definition have it. ``used``: a domain of the host has the MAC address.
     A failure does not fail the host: ``error`` has the reason.
     """
-    from ..libvirt.network_types.registry import served_networks  # a heartbeat does not ask for reservations
-
     answer: dict[str, t.Any] = {"networks": [], "error": None}
     try:
         networks = served_networks(connection)

@@ -30,6 +30,8 @@ from ..disks.stores.registry import store_of
 from ..disks.whole.devices import isolated_disks
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import definitions_of, ledger_of_domain
+from ..libvirt.network_types.registry import found_networks
+from ..libvirt.qemu_user import other_user
 from ..live.state import moving_of
 from ..os import guest_rules
 from ..os.boots import boot_id
@@ -85,7 +87,7 @@ def compute_node(
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
     :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
     :raises DriverNotInitialized: the volume group does not exist.
-    :raises HypervisorUnavailable: libvirt is not running, or virt_type is kvm and libvirt does not offer it.
+    :raises HypervisorUnavailable: libvirt is not running, or virt_type is kvm and libvirt does not offer it, or QEMU's user may not open /dev/kvm.
     """
     instances_path = checked_instances_path(instances_path)
     working = guests_at_work()  # and again after their states: that of a guest in between is not told for its last
@@ -98,9 +100,9 @@ def compute_node(
         guests = guest_support(capabilities)
         arch = _canonical(arch) or host_cpu["arch"]
         emulator = guests["emulators"].get(arch, "")
-        verdict = working_virt_type(
-            virt_type, emulator, arch, instances_path, "kvm" in guests["domain_types"].get(arch, ()), write_cache
-        )
+        kvm_listed = "kvm" in guests["domain_types"].get(arch, ())
+        user = other_user(capabilities)
+        verdict = working_virt_type(virt_type, emulator, arch, instances_path, kvm_listed, write_cache, user)
         node: dict[str, t.Any] = {
             "hypervisor_hostname": connection.getHostname(),
             "host_uuid": capabilities.findtext("host/uuid") or "",
@@ -128,6 +130,7 @@ def compute_node(
             "unknown_cpu_flags": unknown_cpu_flags(connection, arch, cpu_flags),
             "initiator": initiator_name(),
             "qemu_iscsi": qemu_opens_iscsi(),
+            "networks": network_facts(connection),
         }
         store = store_of(disk_backend, volume_group, ledger_id)
         node.update(store.facts(instances_path, partial(overcommitted_bytes, domains)))
@@ -162,6 +165,14 @@ def host_ip() -> str:
             probe.connect((elsewhere, 9))
             return str(probe.getsockname()[0])
     return ""
+
+
+def network_facts(connection: t.Any) -> dict[str, list[dict[str, t.Any]]]:
+    """Return type -> the networks of the host, with name, active and, where they have that setting, autostart."""
+    return {
+        kind: [{key: value for key, value in network._asdict().items() if value is not None} for network in networks]
+        for kind, networks in found_networks(connection).items()
+    }
 
 
 def _canonical(arch: str) -> str:

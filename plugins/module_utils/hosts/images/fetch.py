@@ -25,7 +25,8 @@ from dataclasses import asdict, dataclass, replace
 
 from ...core.amounts import GIB
 from ...core.disks.image_checks import VMDK_CREATE_TYPES
-from ...core.errors import BootflowError, ImageDownloadFailed, ImageUnacceptable
+from ...core.disks.image_urls import host_of, local_source
+from ...core.errors import BootflowError, ImageDownloadFailed, ImageNotReadable, ImageUnacceptable
 from ...core.image_access import ImageAccess
 from ..os import command
 from ..os.files import opened
@@ -56,11 +57,6 @@ class FetchLimits:
 
 UNLIMITED = FetchLimits()
 OPEN = ImageAccess()
-
-
-def local_source(path: str) -> str:
-    """Return a path of this host as a file:// URL."""
-    return "file://" + urllib.parse.quote(path)
 
 
 def local_path(url: str) -> str | None:
@@ -97,8 +93,15 @@ def fetch(
     :raises ImageDownloadFailed: not reachable, refused, cut off, stalled, too slow, not a regular file, or a scheme other than
         http, https and file.
     :raises ImageUnacceptable: larger than the limits.
+    :raises ImageNotReadable: another host has it in a store, and did not give it.
     :raises OSError: ENOSPC: larger than the room of the folder.
     """
+    if host_of(url):
+        raise ImageNotReadable(
+            image_id=image_id,
+            reason="only a store of host %s has it, and it did not come from there" % host_of(url),
+            remedy="Run bootflow.compute.image_precache for the image, which says why, or export it and import the file into another store.",
+        )
     copy = _Copy(url, target, image_id, on_bytes, on_progress, limits)
     scheme = urllib.parse.urlsplit(url).scheme.lower()
     if scheme == "file":
@@ -111,6 +114,65 @@ def fetch(
     if total is not None and done != total:
         raise copy.failed("cut off after %d of %d bytes" % (done, total))
     return done
+
+
+@contextlib.contextmanager
+def url_content(
+    url: str,
+    folder: str,
+    image_id: str,
+    access: ImageAccess,
+    limits: FetchLimits,
+    begin: int = 0,
+    version: str = "",
+    paths: t.Sequence[str] = (),
+) -> t.Iterator[tuple[int | None, str, t.Iterator[bytes]]]:
+    """The content at a URL from ``begin`` on, as (bytes of the whole file or None, its version, chunks of at most CHUNK bytes).
+
+    :arg folder: where it is to have room. :arg version: of which what precedes ``begin`` is, see look()
+    :arg paths: where Python finds the modules of the process that reads, instead of ours
+    :raises ImageDownloadFailed, ImageUnacceptable, OSError: see fetch(); the file has another version than what precedes.
+    """
+    copy = _Copy(url, os.path.join(folder, "content"), image_id, lambda _bytes: None, None, limits)
+    with contextlib.ExitStack() as stack:
+        total: int | None
+        if local_path(url) is not None:
+            file = stack.enter_context(_opened_file(copy))
+            status = os.fstat(file.fileno())
+            total, current = status.st_size, "%d %d" % (status.st_size, status.st_mtime_ns)
+            file.seek(begin)
+            content: t.Iterator[bytes] = iter(lambda: file.read(CHUNK), b"")
+        else:
+            source = stack.enter_context(_reader(copy, access, 1.0, begin=begin, paths=paths))
+            head = source.begin()
+            total, current = head["total"], str(head.get("version") or "")
+            content = source.chunks()
+        if begin and not current == version != "":
+            raise copy.failed("the file has changed")
+        copy.add_room(begin)
+        copy.check_size(total or 0)
+
+        def chunks() -> t.Iterator[bytes]:
+            done = begin
+            for chunk in content:
+                done += len(chunk)
+                copy.check_size(done)
+                copy.seconds_left()
+                yield chunk
+            if total is not None and done != total:
+                raise copy.failed("cut off after %d of %d bytes" % (done, total))
+
+        yield total, current, chunks()
+
+
+def check_size(image_id: str, source: str, folder: str, size: int, present: int, limits: FetchLimits) -> None:
+    """Whether a file of ``size`` bytes, of which the folder has some already, may come to it.
+
+    :raises ImageUnacceptable: larger than the limits. :raises OSError: ENOSPC: larger than the room of the folder.
+    """
+    copy = _Copy(source, os.path.join(folder, "content"), image_id, lambda _bytes: None, None, limits)
+    copy.add_room(present)
+    copy.check_size(size)
 
 
 def look(url: str, access: ImageAccess = OPEN, seconds: float = 30.0) -> str:
@@ -165,11 +227,11 @@ class _Copy:
         """Write the chunks, each of CHUNK bytes but the last."""
         done = 0
         zeros = bytes(CHUNK)
-        self._check_size(total or 0)
+        self.check_size(total or 0)
         fd = os.open(self.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
             for chunk in chunks:
-                self._check_size(done + len(chunk))
+                self.check_size(done + len(chunk))
                 self._on_bytes(chunk)
                 if chunk == zeros:
                     file.seek(CHUNK, os.SEEK_CUR)
@@ -182,7 +244,11 @@ class _Copy:
             file.truncate(done)
         return done
 
-    def _check_size(self, size: int) -> None:
+    def add_room(self, present: int) -> None:
+        """The folder has so many bytes of the file already."""
+        self._room += present
+
+    def check_size(self, size: int) -> None:
         if self._limits.declared is not None and size > self._limits.declared:
             raise self._too_large(
                 "the size that the catalogue says (%d bytes)" % self._limits.declared,
@@ -219,6 +285,13 @@ class Unpacked(_Copy):
 
 
 def _fetch_file(copy: _Copy) -> int:
+    with _opened_file(copy) as source:
+        return copy.write(iter(lambda: source.read(CHUNK), b""), os.fstat(source.fileno()).st_size)
+
+
+@contextlib.contextmanager
+def _opened_file(copy: _Copy) -> t.Iterator[t.BinaryIO]:
+    """:raises ImageDownloadFailed: this host has no such file, or it is not a regular one."""
     path = local_path(copy.url)
     if path is None:
         raise copy.failed("not a file of this host", retryable=False)
@@ -228,32 +301,34 @@ def _fetch_file(copy: _Copy) -> int:
             fd = stack.enter_context(opened(path, os.O_RDONLY | os.O_NONBLOCK))
         except OSError as error:
             raise copy.failed(str(error.strerror)) from None
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise copy.failed("not a regular file")
-        source = stack.enter_context(open(fd, "rb", closefd=False))
-        return copy.write(iter(lambda: source.read(CHUNK), b""), status.st_size)
+        yield stack.enter_context(open(fd, "rb", closefd=False))
 
 
 # --- from a web server --------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _reader(copy: _Copy, access: ImageAccess, pause: float, look: bool = False) -> t.Iterator[_Source]:
-    """Yield the content, read by a process that ends with this block. :arg look: without the content.
+def _reader(
+    copy: _Copy, access: ImageAccess, pause: float, look: bool = False, begin: int = 0, paths: t.Sequence[str] = ()
+) -> t.Iterator[_Source]:
+    """Yield the content, read by a process that ends with this block. :arg look: without the content. :arg paths: see url_content()
 
     :raises ImageDownloadFailed: for any reason.
     """
-    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+    path = os.pathsep.join(paths or [os.path.abspath(path) for path in sys.path if path])
     from . import web  # so that Ansible copies it to the host
 
     reader = [sys.executable, "-S", "-c", "from %s import main; main()" % web.__name__]
-    process = command.start(reader, stdin=subprocess.PIPE, cwd="/", PYTHONPATH=paths, PYTHONSAFEPATH="1")
+    process = command.start(reader, stdin=subprocess.PIPE, cwd="/", PYTHONPATH=path, PYTHONSAFEPATH="1")
     pipes = [t.cast(t.IO[bytes], pipe) for pipe in (process.stdin, process.stdout, process.stderr)]
     try:
         with contextlib.suppress(BrokenPipeError), pipes[0]:
             pipes[0].write(
-                json.dumps({"url": copy.url, "pause": pause, "access": asdict(access), "look": look}).encode()
+                json.dumps(
+                    {"url": copy.url, "pause": pause, "access": asdict(access), "look": look, "begin": begin}
+                ).encode()
             )
         yield _Source(copy, process, pipes[1].fileno(), pipes[2])
     finally:
@@ -268,6 +343,8 @@ class _Source:
 
     def __init__(self, copy: _Copy, process: subprocess.Popen[bytes], fd: int, errors: t.IO[bytes]):
         self._copy, self._process, self._fd, self._errors = copy, process, fd, errors
+        self._poll = select.poll()  # select() takes no descriptors from 1024 on, and a process may serve more hosts
+        self._poll.register(fd, select.POLLIN)
         self._buffer = b""
         self._waited, self._arrived = 0.0, 0
 
@@ -303,7 +380,7 @@ class _Source:
         """Return the next bytes; none at the end of the content."""
         while True:
             began = time.monotonic()
-            ready = bool(select.select([self._fd], [], [], min(self._copy.seconds_left(), 1.0))[0])
+            ready = bool(self._poll.poll(1000 * min(self._copy.seconds_left(), 1.0)))
             self._waited += time.monotonic() - began  # not the time in which the disk keeps us busy
             data = os.read(self._fd, CHUNK) if ready else b""
             self._arrived += len(data)

@@ -22,17 +22,17 @@ from dataclasses import dataclass, fields, replace
 from ...core.amounts import GIB
 from ...core.disks import image_checks
 from ...core.disks.checksums import SHA256, Checksum
-from ...core.disks.image_urls import split_login
+from ...core.disks.image_urls import local_source, split_login
 from ...core.disks.local import base_file, image_marker, is_confinable
 from ...core.errors import ImageUnacceptable, InvalidInput
 from ...core.image_access import ImageAccess
 from ..os.batch import progress
 from ..os.command import UNTRUSTED_IMAGE, program, run
-from ..os.files import fsync, remove_files, write_json
+from ..os.files import fsync, read_json, remove_files, write_json
 from ..os.locks import host_lock
 from ..os.module_errors import as_bootflow_error
 from ..os.paths import base_dir, checked_id, make_dirs
-from .fetch import OPEN, UNLIMITED, FetchLimits, Progress, fetch, local_source
+from .fetch import OPEN, UNLIMITED, FetchLimits, Progress, fetch
 from .unpack import unpacked
 from .verify import check, known_digest, version_of
 
@@ -318,20 +318,56 @@ def _fill_cache(
         remove_files(fetched, plain, converted)
         version = image.version or ("" if image.checksum else version_of(image.path, image.url, image.access))
         sha256 = _fetch(image, fetched, on_progress)
-        checksum = check(fetched, sha256, image.checksum, name_of_file(image), image.access, image.label)
-        content = unpacked(fetched, plain, image.label, image.limits)
-        driver, virtual_size = check_image_file(content, image.disk_format, image.label, image.limits.vmdk_types)
-        if max_bytes is not None and virtual_size > max_bytes:
-            raise TooLarge(virtual_size)
-        raw = content
-        if driver != "raw":
-            convert(content, driver, converted)
-            raw = converted
-        return _publish(image, raw, sha256, folder, checksum=checksum, version=version)
+        return _accept(image, folder, fetched, sha256, version, max_bytes)
     except OSError as error:
         raise as_bootflow_error(error, folder) from None
     finally:
         remove_files(fetched, plain, converted)
+
+
+def accept_fetched(image: ImageSource, instances_path: str, sha256: str) -> BaseImage:
+    """Check the fetched file of an image, whose lock is held, and make it the cached image. Nothing remains of a file that is not it.
+
+    :arg sha256: of the file fetched_file().
+    :raises ImageChecksumMismatch, ImageUnacceptable, InvalidDiskFormat, DiskFull: as named.
+    """
+    folder, fetched = base_dir(instances_path), fetched_file(instances_path, image.id)
+    try:
+        version = image.version or ("" if image.checksum else version_of(image.path, image.url, image.access))
+        return _accept(image, folder, fetched, sha256, version, None)
+    except OSError as error:
+        raise as_bootflow_error(error, folder) from None
+    finally:
+        remove_files(fetched, *(os.path.join(folder, image.id + ending) for ending in (".plain-part", ".raw-part")))
+
+
+def fetched_file(instances_path: str, image_id: str) -> str:
+    """Where the file of an image is while it arrives."""
+    return os.path.join(base_dir(instances_path), checked_id(image_id, "image id") + ".part")
+
+
+def is_as_fetched(image: ImageSource, instances_path: str) -> bool:
+    """Whether the file of the cached image has the bytes of the catalogue's: it was neither compressed nor converted."""
+    marker = read_json(os.path.join(base_dir(instances_path), image_marker(checked_id(image.id, "image id"))))
+    return isinstance(marker, dict) and marker.get("as_fetched") is True
+
+
+def _accept(
+    image: ImageSource, folder: str, fetched: str, sha256: str, version: str, max_bytes: int | None
+) -> BaseImage:
+    """Check and convert a fetched file, which is in the folder, and publish it."""
+    plain = os.path.join(folder, image.id + ".plain-part")
+    converted = os.path.join(folder, image.id + ".raw-part")
+    checksum = check(fetched, sha256, image.checksum, name_of_file(image), image.access, image.label)
+    content = unpacked(fetched, plain, image.label, image.limits)
+    driver, virtual_size = check_image_file(content, image.disk_format, image.label, image.limits.vmdk_types)
+    if max_bytes is not None and virtual_size > max_bytes:
+        raise TooLarge(virtual_size)
+    raw = content
+    if driver != "raw":
+        convert(content, driver, converted)
+        raw = converted
+    return _publish(image, raw, sha256, folder, raw == fetched, checksum=checksum, version=version)
 
 
 def name_of_file(image: ImageSource) -> str:
@@ -357,8 +393,13 @@ def convert(source: str, driver: str, target: str, made: str = "raw", name: str 
     run(argv, timeout=CONVERT_TIMEOUT, path=name or target, outlives=False)
 
 
-def _publish(image: ImageSource, raw: str, sha256: str, folder: str, **known: str) -> BaseImage:
-    """Rename the raw file, then write the marker; after a crash between the two the image is fetched again."""
+def _publish(
+    image: ImageSource, raw: str, sha256: str, folder: str, as_fetched: bool = False, **known: str
+) -> BaseImage:
+    """Rename the raw file, then write the marker; after a crash between the two the image is fetched again.
+
+    :arg as_fetched: see is_as_fetched()
+    """
     progress.mark_changed()
     os.chmod(raw, 0o644)
     fsync(raw)
@@ -378,6 +419,7 @@ def _publish(image: ImageSource, raw: str, sha256: str, folder: str, **known: st
         "size": status.st_size,
         "mtime_ns": status.st_mtime_ns,
         "address": image.checksum,
+        "as_fetched": as_fetched,
         **known,
     }
     write_json(os.path.join(folder, image_marker(image.id)), marker, 0o600)  # the URL may contain a signature

@@ -7,8 +7,8 @@
 A separate process can be ended whatever the server does, and Ansible's open_url installs its opener for the whole process: in
 threads the certificate rules of one image would hold for another.
 
-stdin: JSON {url, pause, access, look}. stdout: a line of JSON {total: bytes or null, version}, then the content unless ``look``. After a failure: exit code 1,
-and a line of JSON {reason, retryable} on stderr.
+stdin: JSON {url, pause, access, look, begin}. stdout: a line of JSON {total: bytes or null, version}, then the content from the byte ``begin`` on
+unless ``look``. After a failure: exit code 1, and a line of JSON {reason, retryable} on stderr.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def main() -> None:
         for name in _FILES:
             if task["access"][name] and not os.path.isfile(task["access"][name]):
                 raise Refused("%s %s is not a file of this host" % (name, task["access"][name]))
-        _send(_patiently(task["url"], task["access"], task["pause"]), bool(task.get("look")))
+        begin = int(task.get("begin") or 0)
+        if begin:
+            task["access"]["headers"] = {**task["access"]["headers"], "Range": "bytes=%d-" % begin}
+        _send(_patiently(task["url"], task["access"], task["pause"]), bool(task.get("look")), begin)
     except (OSError, ValueError, http.client.HTTPException, Refused) as error:
         reason = str(getattr(error, "reason", "") or error) or type(error).__name__
         json.dump({"reason": reason, "retryable": getattr(error, "retryable", True)}, sys.stderr)
@@ -118,12 +121,19 @@ def _server(url: str) -> tuple[str, t.Optional[str], t.Optional[int]]:
     return scheme, parts.hostname, parts.port or _PORTS.get(scheme)
 
 
-def _send(response: t.Any, look: bool = False) -> None:
-    """Write the response to stdout as it comes. :arg look: its first line only"""
-    if response.status != 200:
-        raise Refused("HTTP %d: the server sent a part of the file, or something else" % response.status)
+def _send(response: t.Any, look: bool = False, begin: int = 0) -> None:
+    """Write the response to stdout as it comes. :arg look: its first line only. :arg begin: the byte of the file from which on"""
     length = response.headers.get("Content-Length")
     total = int(length) if length and length.isdigit() else None
+    if begin and response.status == 206:
+        sent = str(response.headers.get("Content-Range") or "")
+        if not sent.startswith("bytes %d-" % begin):
+            raise Refused("HTTP 206: the server sent another part of the file")
+        total, skipped = None if total is None else begin + total, begin
+    elif response.status == 200:
+        skipped = 0
+    else:
+        raise Refused("HTTP %d: the server sent a part of the file, or something else" % response.status)
     out = sys.stdout.buffer
     words = [response.headers.get(name) for name in ("ETag", "Last-Modified")]
     version = json.dumps([*words, total]) if any(words) else ""
@@ -131,11 +141,12 @@ def _send(response: t.Any, look: bool = False) -> None:
     out.flush()
     if look:
         return
-    remaining = total
+    remaining = None if total is None else total - skipped
     while remaining is None or remaining > 0:
         chunk = response.read1(CHUNK if remaining is None else min(CHUNK, remaining))
         if not chunk:
             break
-        out.write(chunk)
+        out.write(chunk[max(0, begin - skipped) :])
         out.flush()
+        skipped = min(begin, skipped + len(chunk))
         remaining = None if remaining is None else remaining - len(chunk)

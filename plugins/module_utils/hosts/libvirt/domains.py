@@ -514,6 +514,7 @@ def remove_domain(
     stopped: t.Callable[[], t.Any] | None = None,
     ledger_id: str = "",
     defined_again: bool = False,
+    without_power: bool = False,
 ) -> list[str]:
     """Destroy and undefine the domain with its managed save, metadata of snapshots and checkpoints, NVRAM, and DHCP reservations.
 
@@ -523,19 +524,21 @@ def remove_domain(
     :arg stopped: called when the guest is stopped but still defined: if it raises, the definition is kept.
     :arg ledger_id: the ledger of the instance.
     :arg defined_again: the definition comes back without what was removed: only there are the users with whom QEMU logs in to volumes.
+    :arg without_power: a guest that has power keeps it.
 
-    :raises Conflict: the domain belongs to another ledger; it is left alone.
+    :raises Conflict: the domain belongs to another ledger, or its guest keeps its power; it is left alone.
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running. :raises WaitTimeout: see locks.guest_lock.
     """
     if check_mode:
-        return _remove(connection, checked_uuid(uuid), True, stopped, ledger_id, defined_again)
+        return _remove(connection, checked_uuid(uuid), True, stopped, ledger_id, defined_again, without_power)
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(guest_lock(checked_uuid(uuid), timeout=0))
         except WaitTimeout:
-            _destroy(connection, uuid, ledger_id)
+            if not without_power:
+                _destroy(connection, uuid, ledger_id)
             held.enter_context(guest_lock(uuid))
-        return _remove(connection, uuid, False, stopped, ledger_id, defined_again)
+        return _remove(connection, uuid, False, stopped, ledger_id, defined_again, without_power)
 
 
 def _destroy(connection: t.Any, uuid: str, ledger_id: str) -> None:
@@ -559,6 +562,7 @@ def _remove(
     stopped: t.Callable[[], t.Any] | None,
     ledger_id: str,
     defined_again: bool,
+    without_power: bool,
 ) -> list[str]:
     domain = find_domain(connection, uuid)
     if domain is None:
@@ -572,6 +576,13 @@ def _remove(
     except InstanceNotFound:
         return []  # one that was to come from another host is gone with its guest there, which was removed at the same time
     check_owner("domain %s" % name, ledger_of_domain(parse(xml)), ledger_id)
+    if active and without_power:
+        raise Conflict(
+            message="the guest of instance %s has power on %s, and nothing of it was removed"
+            % (uuid, os.uname().nodename),
+            remedy="It was started after the instance was shelved, and its image is older: run bootflow.compute.unshelve. To give up what it has written"
+            " since, take its power by hand (virsh destroy), and run the same command again.",
+        )
     removed = ["running domain %s" % name] if active else []
     removed += ["definition of domain %s" % name] if persistent else []
     if check_mode:

@@ -59,7 +59,7 @@ def set_password(connection: t.Any, spec: PasswordSpec, check_mode: bool = False
     if not check_mode:
         progress.mark_changed()
         try:
-            with _limited(domain):
+            with limited(domain):
                 domain.setUserPassword(spec.user, spec.password, 0)
         except libvirt.libvirtError as error:
             raise _explained(error, spec) from None
@@ -67,7 +67,7 @@ def set_password(connection: t.Any, spec: PasswordSpec, check_mode: bool = False
 
 
 @contextlib.contextmanager
-def _limited(domain: t.Any) -> t.Iterator[None]:
+def limited(domain: t.Any) -> t.Iterator[None]:
     """Limit the time of a command: a guest's agent may accept it and never answer."""
     with contextlib.suppress(libvirt.libvirtError):
         domain.agentSetResponseTimeout(ANSWER, 0)

@@ -16,6 +16,7 @@ import urllib.parse
 from ...core.errors import Conflict, DestinationHypervisorTooOld, HypervisorUnavailable, InvalidCPUInfo
 from ...core.guest.domain.element import parse
 from ..libvirt.connection import libvirt, libvirt_errors, tolerating
+from ..libvirt.qemu_user import owner_of
 
 _SOCKETS = ("/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt-sock", "/var/run/libvirt/libvirt-sock")
 _RESULT = "CPU doesn't have compatibility.\n\n%(ret)s\n\nRefer to %(u)s"  # Nova's words
@@ -65,12 +66,7 @@ def qemu_owner(connection: t.Any, virt_type: str) -> tuple[int, int]:
     """Return the user and the group of QEMU's processes."""
     with libvirt_errors():
         capabilities = parse(connection.getCapabilities())
-    for model in capabilities.iterfind("host/secmodel"):
-        label = model.findtext("baselabel[@type='%s']" % virt_type) or ""
-        user, colon, group = label.replace("+", "").partition(":")
-        if model.findtext("model") == "dac" and colon and user.isdigit() and group.isdigit():
-            return int(user), int(group)
-    return 0, 0
+    return owner_of(capabilities, virt_type)
 
 
 def emulators(connection: t.Any) -> list[str]:

@@ -55,6 +55,15 @@ class Completed:
 
 
 @dataclass(frozen=True)
+class User:
+    """The user and the groups that a process runs as."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Limits:
     """Limits of one process: CPU time in seconds, address space in bytes; 0 means no limit."""
 
@@ -114,11 +123,13 @@ def start(
     stderr: int | t.IO[bytes] = subprocess.PIPE,
     cwd: str | None = None,
     descriptors: t.Mapping[str, int] = MappingProxyType({}),
+    user: User | None = None,
     **environment: str,
 ) -> subprocess.Popen[bytes]:
     """Start ``argv`` in a separate session, with the C locale and ``environment`` in addition to this process's variables.
 
     :arg descriptors: file descriptors that the program inherits, by the names of the environment variables with their numbers.
+    :arg user: whom the program runs as; None: the user of this process. Only root can become another one.
 
     Every program that runs on a host is started here: AnsibleModule.run_command has no limit of time, and no streams to read meanwhile.
     """
@@ -131,6 +142,9 @@ def start(
         pass_fds=tuple(descriptors.values()),
         env={**os.environ, "LC_ALL": "C", "LANG": "C", **environment, **{k: str(v) for k, v in descriptors.items()}},
         start_new_session=True,
+        user=user.uid if user else None,
+        group=user.gid if user else None,
+        extra_groups=user.groups if user else None,
     )
 
 

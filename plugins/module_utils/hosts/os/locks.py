@@ -43,6 +43,29 @@ def host_lock(instances_path: str, name: str, timeout: float = 600.0) -> t.Itera
             release(folder, name, fd)
 
 
+class InheritedLock:
+    """The lock ``name`` as host_lock() has it, for a process that this one starts, which inherits it.
+
+    :raises BlockingIOError: another process holds it.
+    """
+
+    def __init__(self, instances_path: str, name: str):
+        self._folder, self._name = (
+            os.path.join(checked_instances_path(instances_path), LOCKS),
+            checked_id(name, "lock name"),
+        )
+        with own_folder(self._folder) as folder:
+            self._fd = take(folder, self._name, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def leave(self) -> None:
+        """It is the other process's."""
+        os.close(self._fd)
+
+    def end(self) -> None:
+        with own_folder(self._folder) as folder:
+            release(folder, self._name, self._fd)
+
+
 @contextlib.contextmanager
 def host_place(instances_path: str, name: str, count: int, timeout: float = 600.0) -> t.Iterator[None]:
     """Hold one of the ``count`` places ``name`` of this host, as soon as one is free; all processes share them. 0: no limit.

@@ -21,6 +21,7 @@ _DISK_NAME = re.compile(r"disk(\.[a-z0-9]{1,32}){0,3}\Z")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}\Z")
 
 LOCKS = "locks"
+SNAPSHOTS = "_snapshots"
 PROBE = "_probe"
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -82,6 +83,11 @@ def instance_dir(instances_path: str, uuid: str) -> str:
 def base_dir(instances_path: str) -> str:
     """Return <instances_path>/_base, where verified images are kept."""
     return os.path.join(checked_instances_path(instances_path), BASE)
+
+
+def snapshots_dir(instances_path: str) -> str:
+    """Return <instances_path>/_snapshots, where images of instances are made."""
+    return os.path.join(checked_instances_path(instances_path), SNAPSHOTS)
 
 
 def make_dirs(path: str, mode: int = 0o711) -> None:

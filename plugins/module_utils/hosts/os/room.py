@@ -12,11 +12,12 @@ import shutil
 from ...core.errors import DiskFull
 
 
-def check_room(folder: str, needed: int) -> None:
-    """Check the free space. :arg needed: bytes that the guest's disks take in ``folder``
+def check_room(folder: str, needed: int, what: str = "the guest's disks need") -> None:
+    """Check the free space. :arg needed: bytes that the guest's disks take in ``folder``. :arg what: takes them, for the message
+
     :raises DiskFull: fewer are free on its file system
     """
     free = shutil.disk_usage(folder).free
     if needed > free:
-        reason = "the guest's disks need %d MiB, and %d MiB are free" % (needed >> 20, free >> 20)
+        reason = "%s %d MiB, and %d MiB are free" % (what, needed >> 20, free >> 20)
         raise DiskFull(host=os.uname().nodename, path=folder, reason=reason)

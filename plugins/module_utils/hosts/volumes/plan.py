@@ -35,10 +35,11 @@ from ..lvm.lvm_tags import (
 from ..os.ownership import check_owner
 from ..os.paths import checked_id, checked_uuid
 
-PRESENT, EXTENDED, ABSENT = "present", "extended", "absent"
-STATES = (PRESENT, EXTENDED, ABSENT)
+PRESENT, EXTENDED, ABSENT, REIMAGED = "present", "extended", "absent", "reimaged"
+STATES = (PRESENT, EXTENDED, ABSENT, REIMAGED)
 
-CREATE, REDO, ACTIVATE, EXTEND, REMOVE, NOTHING = "create", "redo", "activate", "extend", "remove", "nothing"
+CREATE, REDO, REIMAGE = "create", "redo", "reimage"
+ACTIVATE, EXTEND, REMOVE, NOTHING = "activate", "extend", "remove", "nothing"
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,11 @@ def desired_volume(args: t.Mapping[str, t.Any]) -> DesiredVolume:
     size_gb = _size_gb(args)
     if state == PRESENT and len(sources) > 1:
         raise InvalidInput(reason="a volume takes only one source, got %s" % " and ".join(sources))
+    if state == REIMAGED and (kind != VOLUME or set(sources) != {"image_id"}):
+        raise InvalidInput(reason="only a volume is written again, from an image")
     if kind == SNAPSHOT:
         _check_snapshot(state, sources)
-    elif size_gb is None and (state == EXTENDED or (state == PRESENT and set(sources) <= {"image_id"})):
+    elif size_gb is None and (state in (EXTENDED, REIMAGED) or (state == PRESENT and set(sources) <= {"image_id"})):
         raise InvalidInput(reason="size_gb is missing")
     return DesiredVolume(
         id=checked_uuid(args["id"]),
@@ -174,6 +177,8 @@ def plan(desired: DesiredVolume, group: VolumeGroup, thin: bool, removing: t.Col
         )
     if desired.state == EXTENDED:
         return _plan_extension(desired, group, existing_lv)
+    if desired.state == REIMAGED:
+        return _plan_reimage(desired, group, existing_lv, thin)
     origin = _origin(desired, group)
     size = _size(desired, group, existing_lv, origin)
     if existing_lv is None:
@@ -253,6 +258,24 @@ def _plan_extension(desired: DesiredVolume, group: VolumeGroup, existing_lv: Log
             remedy="Detach the volume, or delete its snapshots.",
         )
     return Plan(desired, EXTEND if size > existing_lv.size else NOTHING, size, existing_lv)
+
+
+def _plan_reimage(desired: DesiredVolume, group: VolumeGroup, existing_lv: LogicalVolume | None, thin: bool) -> Plan:
+    """A thick volume is overwritten, and keeps its snapshots. A thin one is made again, so that it has the blocks of the image only;
+    where a killed run has removed it before that, it is made now.
+    """
+    size = group.rounded(desired.size)
+    if existing_lv is None:
+        if thin:
+            return Plan(desired, CREATE, size)
+        raise VolumeNotFound(volume_id=desired.id)
+    if existing_lv.is_open:
+        raise VolumeIsBusy(
+            message="%s is in use" % desired.name, remedy="Shut down its guest and remove its export first."
+        )
+    if existing_lv.is_thin != thin or existing_lv.size < size:
+        _check_same(desired, group, existing_lv, size, thin)
+    return Plan(desired, REIMAGE, max(size, existing_lv.size), existing_lv)
 
 
 def _plan_removal(

@@ -38,6 +38,8 @@ from .plan import (
     EXTEND,
     NOTHING,
     REDO,
+    REIMAGE,
+    REIMAGED,
     REMOVE,
     DesiredVolume,
     Plan,
@@ -86,7 +88,7 @@ class _Batch:
             self._stage([p for p in plans if p.action == EXTEND], lambda p: self._extend(group, p))
             self._mark_deleting(group, [p for p in plans if p.action == REMOVE])
         self._remove(group, [p for p in plans if p.action == REMOVE and p.desired.id not in self.outcomes])
-        creations = [p for p in plans if p.action in (CREATE, REDO)]
+        creations = [p for p in plans if p.action in (CREATE, REDO, REIMAGE)]
         if creations:
             self._create(group, creations)
 
@@ -117,7 +119,7 @@ class _Batch:
     ) -> tuple[VolumeGroup, list[Plan]]:
         """Evict cached images for volumes; volumes for which the pool stays full fail."""
         pool = self.backend.pool
-        growing = [p for p in plans if p.action in (CREATE, REDO, EXTEND)]
+        growing = [p for p in plans if p.action in (CREATE, REDO, REIMAGE, EXTEND)]
         if not growing:
             return group, plans
         volumes = [p for p in growing if p.desired.kind == VOLUME]
@@ -274,6 +276,8 @@ class _Batch:
         """Create the logical volume; if it is a thin snapshot or empty, it is complete."""
         desired, vg, pool = made.desired, group.name, self.backend.pool
         tags = owner_tags(desired.kind, desired.id, desired.project, desired.source, self.backend.ledger_id)
+        if made.action == REIMAGE and made.existing_lv is not None:
+            _mark_rewritten(group, made, made.existing_lv)
         progress.mark_changed()
         if made.existing_lv is not None:
             if not pool and desired.kind == VOLUME and made.existing_lv.size == made.size:
@@ -365,8 +369,12 @@ class _Batch:
                 self._done(group, made, True)
 
     def _undo(self, group: VolumeGroup, made: Plan, ready: t.Mapping[str, ReadyImage]) -> None:
-        """Remove a volume that could not be filled; if it cannot be removed, it stays marked as incomplete."""
+        """Remove a volume that could not be filled; if it cannot be removed, it stays marked as incomplete. So does one that was to be written
+        again: a guest has it.
+        """
         outcome = self.outcomes[made.desired.id]
+        if made.desired.state == REIMAGED:
+            return
         with contextlib.suppress(BootflowError, OSError):
             volume = LogicalVolume(name=made.desired.name, uuid=made.desired.id, size=made.size, attr="-wi-a-----")
             if not self.backend.pool:
@@ -375,6 +383,14 @@ class _Batch:
             with lvm.group_lock(group.name):
                 lvm.remove(group.name, [made.desired.name])
             outcome["changed"] = made.existing_lv is not None
+
+
+def _mark_rewritten(group: VolumeGroup, made: Plan, lv: LogicalVolume) -> None:
+    """Mark a volume as incomplete, with its new source, before any of its content is lost: it is never taken for a complete one then."""
+    former, new = ("bootflow.source=%s" % source for source in (tag_value(lv.tags, "source"), made.desired.source))
+    add = [tag for tag in (INCOMPLETE, new) if tag not in lv.tags]
+    if add:
+        lvm.change_tags(group.name, [lv.name], add=add, remove=[former] if former in lv.tags and former != new else [])
 
 
 def _state(desired: DesiredVolume, size: int, source: str) -> dict[str, t.Any]:

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from ...core.amounts import GIB
 from ...core.disks import image_checks
 from ...core.disks.checksums import SHA256, Checksum
+from ...core.disks.image_urls import local_source
 from ...core.errors import ImageTooBig, ImageUnacceptable, InvalidInput, MissingLibrary
-from ..images.fetch import Progress, fetch, local_path, local_source
+from ..images.fetch import Progress, fetch, local_path
 from ..images.image_files import SteadyFile, steady_file
 from ..images.images import ImageSource, check_image_file, name_of_file
 from ..images.unpack import compression_of, unpacked
@@ -108,7 +109,7 @@ class TemporaryImages:
     def _own_folder(self) -> str:
         with self._guard:
             if not self._folder:
-                make_dirs(self._parent, 0o700)
+                make_dirs(self._parent)
                 while not self._folder:
                     folder = tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent)
                     # Another run may remove it before it is locked.

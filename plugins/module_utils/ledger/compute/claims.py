@@ -108,25 +108,35 @@ def candidates_of(selections: t.Sequence[Selection]) -> list[list[Candidate]]:
 
 
 def claim(
-    tx: Transaction, requests: t.Sequence[ClaimRequest], log: list[str] | None = None
+    tx: Transaction,
+    requests: t.Sequence[ClaimRequest],
+    log: list[str] | None = None,
+    machines: t.Mapping[str, str] | None = None,
 ) -> dict[str, Candidate | errors.BootflowError]:
     """Claim for each request the first candidate that still fits under the lock.
 
     :arg log: gets the lines that Nova's resource tracker logs; None: they are not read.
+    :arg machines: of the fleet that the candidates are from (Fleet.machines); None: the names of machines are read, which costs a statement.
     Returns uuid -> the candidate claimed, or the refusal of the last candidate (all reasons joined).
     """
-    return ClaimBatch(tx, requests, log).run()
+    return ClaimBatch(tx, requests, log, machines).run()
 
 
 class ClaimBatch:
     """Claims of one transaction: their nodes are locked and read together, tested one by one, written together."""
 
-    def __init__(self, tx: Transaction, requests: t.Sequence[ClaimRequest], log: list[str] | None = None):
+    def __init__(
+        self,
+        tx: Transaction,
+        requests: t.Sequence[ClaimRequest],
+        log: list[str] | None = None,
+        machines: t.Mapping[str, str] | None = None,
+    ):
         self.tx = tx
         self.requests = requests
         self.log = log
         self.now = tx.now
-        rows, named = _lock(tx, [c for r in requests for c in r.candidates])
+        rows, named = _lock(tx, [c for r in requests for c in r.candidates], machines)
         self.usage = {(r.host, r.node): _usage(r, named.get(int(r.id), ())) for r in rows}
         # Of a machine with several names, what is claimed under one is taken under each.
         self.others = {(r.host, r.node): [(o.host, o.node) for o in named.get(int(r.id), ())] for r in rows if named}
@@ -289,7 +299,7 @@ class _Members:
     def __init__(self, tx: Transaction, groups: t.Collection[str], machines: t.Mapping[str, str]):
         """:arg machines: see nodes.machine_names()"""
         self.machines = machines
-        self.there: dict[str, list[_Place]] = {g: [] for g in groups}
+        self.places_by_group: dict[str, list[_Place]] = {g: [] for g in groups}
         c = claims.c
         query = (
             sa.select(c.server_group_id, c.instance_uuid, c.compute_node_id, compute_nodes.c.host, c.group_slot)
@@ -298,11 +308,11 @@ class _Members:
             .order_by(c.id)
         )
         for group, *place in tx.execute(query) if groups else ():
-            self.there[group].append(_Place(*place))
+            self.places_by_group[group].append(_Place(*place))
 
     def check(self, group: ServerGroup, host: str, uuid: str) -> None:
         others: dict[str, set[str]] = defaultdict(set)
-        for place in self.there[group.id]:
+        for place in self.places_by_group[group.id]:
             if place.member != uuid:
                 others[self.machines.get(place.host, place.host)].add(place.member)
         counts = {h: len(m) for h, m in others.items()}
@@ -313,11 +323,11 @@ class _Members:
     def add(self, group: ServerGroup, node_id: int, host: str, uuid: str) -> int | None:
         """Enter a member. Returns its place on the host if the group counts places; None if it already has one there."""
         slot = None
-        places_on_node = [p for p in self.there[group.id] if p.node_id == node_id]
+        places_on_node = [p for p in self.places_by_group[group.id] if p.node_id == node_id]
         if group.policy == ANTI_AFFINITY and all(p.member != uuid for p in places_on_node):
             full = {p.slot for p in places_on_node}
             slot = next(i for i in range(len(full) + 1) if i not in full)
-        self.there[group.id].append(_Place(uuid, node_id, host, slot))
+        self.places_by_group[group.id].append(_Place(uuid, node_id, host, slot))
         return slot
 
 
@@ -501,9 +511,12 @@ def disks_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, li
 
 
 def _lock(
-    tx: Transaction, candidates: t.Sequence[Candidate]
+    tx: Transaction, candidates: t.Sequence[Candidate], machines: t.Mapping[str, str] | None
 ) -> tuple[list[nodes.NodeUsageRow], dict[int, list[nodes.NodeRow]]]:
-    """The rows of the candidates' machines, locked, and nodes.other_names_of() them."""
+    """The rows of the candidates' machines, locked, and nodes.other_names_of() them. :arg machines: see claim()
+
+    All names of a machine are locked by one statement, in the order of their ids. A second one follows only if a machine got another name since.
+    """
     ids = {c.node_id for c in candidates if c.node_id is not None}
     places = {(c.host, c.node) for c in candidates if c.node_id is None}
     c = compute_nodes.c
@@ -511,15 +524,22 @@ def _lock(
         named = bulk.among(tx, c.host, sorted({host for host, _node in places}))
         rows = tx.execute(sa.select(c.id, c.host, c.node).where(named))
         ids.update(r.id for r in rows if (r.host, r.node) in places)
-    others = {i: rows_of_machine for i, rows_of_machine in nodes.other_names_of(tx).items() if i in ids}
-    if not others:
-        return nodes.lock(tx, ids), {}
-    locked_rows = nodes.lock(tx, ids.union(*({r.id for r in rows_of_machine} for rows_of_machine in others.values())))
-    return locked_rows, {
-        i: rows_of_machine
-        for i, rows_of_machine in nodes.other_names_of(tx).items()
-        if i in {r.id for r in locked_rows}
-    }
+    if machines is None or any(candidate.host in machines for candidate in candidates):
+        ids |= _ids_of_others(nodes.other_names_of(tx), ids)
+    while True:
+        locked_rows = nodes.lock(tx, ids)
+        if all(r.machine_id is None for r in locked_rows):
+            return locked_rows, {}
+        others = nodes.other_names_of(tx)
+        missing = _ids_of_others(others, ids) - ids
+        if not missing:
+            return locked_rows, {i: others[i] for i in ids if i in others}
+        ids |= missing
+
+
+def _ids_of_others(others: t.Mapping[int, t.Sequence[nodes.NodeRow]], ids: t.Collection[int]) -> set[int]:
+    """The other rows of the machines of these nodes. :arg others: nodes.other_names_of()"""
+    return {int(r.id) for i in ids for r in others.get(i, ())}
 
 
 def _usage(row: nodes.NodeUsageRow, others: t.Sequence[nodes.NodeRow] = ()) -> NodeUsage:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from ...core.answers.compute import PROFILE
 from ...core.answers.shapes import LARGEST_BIG, Misshapen, maybe, number
+from ...core.networks.on_hosts import Reported
 from ...core.scheduler import host_state
 from ...core.scheduler.aggregates import Aggregate
 from ...core.scheduler.columns import Fleet, Same, np
@@ -44,6 +45,7 @@ class Needs:
     devices: bool = False
     instances: bool = False
     metrics: bool = False
+    networks: bool = False
 
 
 NUMBERS_ONLY = Needs()
@@ -62,6 +64,7 @@ class _Found(t.NamedTuple):
     known: set[str]  # hosts with a row
     same: bool = False  # whether the settings were compared, and equal the inventory's
     profiles: dict[int, dict[str, t.Any]] | None = None  # None: they are still to be read
+    several_names: bool = True  # whether any machine may have several names
 
 
 def read(
@@ -95,7 +98,7 @@ def read(
         table = _as_lists(table)
     for stranger in strangers:
         _add_stranger(table, stranger)
-    others = nodes.other_names_of(tx)
+    others = nodes.other_names_of(tx) if node_rows.several_names else {}
     table = _with_other_names(table, others)
     reader = _FleetReader(tx, table, node_rows, aggregates or {}, host_vars or {}, needs, nodes.machine_names(others))
     reader.silent = silent or {}
@@ -153,7 +156,7 @@ def _packed(
     if configurations and known <= wanted:  # in the order of the hosts, which is mostly that of the inventory
         same = rows.has_settings(configurations, nodes.CONFIGURATION)
     table = {name: rows.column(name) for name in COLUMNS}
-    return _Found(table, rows.busy, with_devices, known, same, rows.profiles)
+    return _Found(table, rows.busy, with_devices, known, same, rows.profiles, rows.several_names)
 
 
 def _unpacked(tx: Transaction, wanted: t.AbstractSet[str]) -> _Found:
@@ -234,6 +237,7 @@ class _FleetReader:
         )
         self.instances = _of_machines(_instances(tx), machines) if needs.instances else {}
         self.metrics = _metrics(tx) if needs.metrics else {}
+        self.networks = _Networks(tx, ids) if needs.networks else None
 
     def _leave_out_profiles(self) -> None:
         """Hosts whose CPU and guests cannot be read are down."""
@@ -271,7 +275,10 @@ class _FleetReader:
             "stats": table["profile_id"],
             "aggregates": [id(self.aggregates.get(h)) for h in table["host"]] if self.aggregates else same,
         }
+        if self.networks is not None:
+            alike["networks"] = t.cast("t.Sequence[t.Hashable]", self.networks.labels)
         for empty, names in (
+            (self.networks is None, ("networks",)),
             (not self.dedicated, ("numa_topology", "pci_devices", "free_disks")),
             (not self.instances, ("instances",)),
             (not self.metrics, ("metrics",)),
@@ -306,6 +313,7 @@ class _FleetReader:
             free_disks=free.disks,
             instances=self.instances.get(host, {}),
             metrics=self.metrics.get(row["id"]) or {},
+            networks=None if self.networks is None else self.networks.reported(i),
             vars=dict(self.host_vars.get(host) or {}),
         )
 
@@ -340,6 +348,28 @@ def _down_reasons(tx: Transaction) -> dict[int, tuple[str, str]]:
 def _metrics(tx: Transaction) -> dict[int, t.Mapping[str, float]]:
     c = compute_nodes.c
     return {r.id: r.metrics for r in tx.execute(sa.select(c.id, c.metrics)) if r.metrics}
+
+
+class _Networks:
+    """The networks that hosts reported. Most hosts have the same ones: only the others are read one by one.
+
+    :arg ids: of all rows of the fleet
+    """
+
+    def __init__(self, tx: Transaction, ids: t.Iterable[int | None]):
+        profile_id = compute_nodes.c.networks_profile_id
+        kinds = tx.execute(sa.select(profile_id, sa.func.count()).group_by(profile_id)).all()
+        most = max(kinds, key=lambda kind: kind[1])[0] if kinds else None
+        others: dict[int | None, int | None] = {None: None}  # row without an id: a host that never reported
+        if len(kinds) > 1:
+            query = sa.select(compute_nodes.c.id, profile_id).where(profile_id.is_distinct_from(most))
+            others.update(map(tuple, tx.execute(query)))
+        self._networks = nodes.networks_of_profiles(tx, {kind for kind, _number in kinds if kind is not None})
+        #: The profile of each row; 0: it reported no networks.
+        self.labels = np.array([others.get(node_id, most) or 0 for node_id in ids], dtype=np.int64)
+
+    def reported(self, row: int) -> Reported:
+        return self._networks.get(int(self.labels[row]))
 
 
 def _instances(tx: Transaction) -> dict[str, dict[str, str]]:

@@ -54,10 +54,11 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
     known = {r.host for r in rows}
     own_ledger_id, twice, maybe = ledger_id(tx), _machines(rows), _doubts(rows, set(hosts) - silent)
     others = {
-        where: guests_of_others(map(Domain.of, facts), own_ledger_id) for where, facts in nodes.domains_on(tx).items()
+        where: guests_of_others(map(Domain.from_fact, facts), own_ledger_id)
+        for where, facts in nodes.domains_on(tx).items()
     }
     hypervisors = []
-    for state in fleet.read(tx, hosts).hosts:
+    for state in fleet.read(tx, hosts, needs=fleet.Needs(networks=True)).hosts:
         age = None if state.updated_at is None else max(tx.now - state.updated_at, 0)
         up = not state.forced_down and age is not None and age <= service_down_time
         # A report that cannot be read has no age: the host is down until it reports again.
@@ -79,6 +80,7 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
                 **_room("memory_mb", state.memory_mb, state.memory_mb_used, state.ram_allocation_ratio),
                 **_room("vcpus", state.vcpus, state.vcpus_used, state.cpu_allocation_ratio),
                 **_room("local_gb", state.local_gb, used_disk, state.disk_allocation_ratio),
+                "networks": state.networks,
                 "failed_builds": state.failed_builds,
                 "reported_at": utc(state.updated_at),
                 "report_age": None if age is None else round(age),
@@ -96,6 +98,12 @@ def views(tx: Transaction, hosts: t.Sequence[str], service_down_time: float) -> 
             }
         )
     return hypervisors
+
+
+def remedy_of_emulation(reason: str) -> str:
+    """Return what to do about guests without KVM. :arg reason: as the host reported it; one about the device has its own remedy"""
+    remedy = "Set" if "/dev/kvm" in reason else "Enable virtualization in its firmware, or set"
+    return remedy + " bootflow_virt_type to qemu if that is meant."
 
 
 def _machines(rows: t.Sequence[nodes.NodeRow]) -> dict[tuple[str, str], list[str]]:

@@ -591,10 +591,10 @@ def working_on(tx: Transaction, uuids: t.Collection[str], task_state: str) -> se
 
 def kept_on(tx: Transaction, host: str, uuids: t.Collection[str]) -> set[str]:
     """Return the instances that are on ``host``, and that neither this run works on nor any run deletes: they keep what they have there."""
-    return {uuid for _host, uuid in kept(tx, {(host, uuid) for uuid in uuids})}
+    return {uuid for _host, uuid in pairs_to_keep(tx, {(host, uuid) for uuid in uuids})}
 
 
-def kept(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+def pairs_to_keep(tx: Transaction, pairs: t.Collection[tuple[str, str]]) -> set[tuple[str, str]]:
     """The same for many hosts. {(host, instance's uuid)}"""
     c = instances.c
     live_instances = (bulk.among(tx, c.uuid, sorted({uuid for _host, uuid in pairs})), c.deleted == LIVE)

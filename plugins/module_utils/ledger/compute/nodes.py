@@ -6,10 +6,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import typing as t
 import uuid
 
+from ...core.answers.compute import NETWORKS
+from ...core.answers.shapes import Misshapen
+from ...core.networks.on_hosts import Reported
 from ...core.scheduler.host_state import COLUMNS, REPORTED
 from ..db.database_kind import DatabaseKind
 from ..db.locks import insert_new
@@ -51,6 +55,7 @@ class NodeUsageRow:
     local_gb_used: int
     vcpus: int
     vcpus_used: int
+    machine_id: str | None  # the same in all rows of a machine with several names; None: it has one row
 
 
 class NodeRow(NodeUsageRow):
@@ -69,7 +74,6 @@ class NodeRow(NodeUsageRow):
     created_at: float  # seconds since the epoch, like the next one
     reported_at: float | None
     reported_boot_id: str  # of the start that its last report was from; "": not known
-    machine_id: str | None  # the same in all rows of a machine with several names; None: it has one row
     host_uuid: str  # libvirt's, as the host reported it, like the next two
     host_ip: str
     hypervisor_version: int
@@ -106,6 +110,7 @@ def record_report(
         **{COLUMNS[name]: _reported(facts, name, unreported) for name, unreported in REPORTED.items()},
         "profile_id": profiles.profile_id(tx, {k: facts[k] for k in PROFILE_KEYS if facts.get(k)}),
         "numa_profile_id": _numa_profile(tx, facts, configuration),
+        "networks_profile_id": _networks_profile(tx, facts),
         "has_pci": bool(facts.get("pci_passthrough_devices")),
         "has_disks": bool(facts.get("isolated_disks")),
         "metrics": {**(facts.get("metrics") or {}), **(configuration.get("metrics") or {})} or None,
@@ -193,6 +198,15 @@ def other_names_of(tx: Transaction) -> dict[int, list[NodeRow]]:
 
     A machine has its room once, under any number of names: what is claimed under one is taken under each.
     """
+    other_rows: dict[int, list[NodeRow]] = {}
+    for row in sorted(tx.execute(_other_names()), key=lambda row: (row.own_id, row.id)):
+        other_rows.setdefault(int(row.own_id), []).append(t.cast(NodeRow, row))
+    return other_rows
+
+
+@functools.cache  # each scheduling asks, and few machines have several names
+def _other_names() -> sa.Select[t.Any]:
+    """The query of other_names_of(), by the index ix_compute_nodes_machine_id: sqlite reads all rows instead if it is to order them by id."""
     c, other = compute_nodes.c, compute_nodes.alias().c
     names = (
         "memory_mb_used",
@@ -203,17 +217,12 @@ def other_names_of(tx: Transaction) -> dict[int, list[NodeRow]]:
         "reserved_vcpus",
     )
     same = sa.and_(other.machine_id == c.machine_id, other.id != c.id)
-    query = (
+    return (
         sa.select(c.id.label("own_id"), other.id, other.host, other.node, *(other[n] for n in names))
         .select_from(compute_nodes)
         .join(other.id.table, same)
         .where(c.machine_id.is_not(None))
-        .order_by(c.id, other.id)
     )
-    other_rows: dict[int, list[NodeRow]] = {}
-    for row in tx.execute(query):
-        other_rows.setdefault(int(row.own_id), []).append(t.cast(NodeRow, row))
-    return other_rows
 
 
 def machine_names(others: t.Mapping[int, t.Sequence[NodeRow]]) -> dict[str, str]:
@@ -314,6 +323,35 @@ def _numa_profile(tx: Transaction, facts: t.Mapping[str, t.Any], configuration: 
     return profiles.profile_id(tx, numa)
 
 
+def _networks_profile(tx: Transaction, facts: t.Mapping[str, t.Any]) -> int | None:
+    """The row of the node's networks, as the scheduler reads them; None: it reported none, and nothing is known."""
+    reported = facts.get("networks")
+    if reported is None:
+        return None
+    networks = {kind: {n["name"]: n.get("active", True) for n in of_type} for kind, of_type in reported.items()}
+    return profiles.profile_id(tx, {"networks": networks})
+
+
+def networks_of_profiles(tx: Transaction, ids: t.Iterable[int]) -> dict[int, Reported]:
+    """Profile id -> the networks; ones that cannot be read are left out."""
+    networks: dict[int, Reported] = {}
+    wanted = set(ids)
+    for profile_id, profile in profiles.load(tx, wanted).items() if wanted else ():
+        with contextlib.suppress(Misshapen):
+            NETWORKS(profile.get("networks"), "networks")
+            networks[profile_id] = profile["networks"]
+    return networks
+
+
+def reported_networks(tx: Transaction, hosts: t.Collection[str]) -> dict[tuple[str, str], Reported]:
+    """(host, node) -> the networks that it reported, of these hosts."""
+    c = compute_nodes.c
+    query = sa.select(c.host, c.node, c.networks_profile_id).where(bulk.among(tx, c.host, sorted(hosts)))
+    rows = tx.execute(query.where(c.networks_profile_id.is_not(None))).all() if hosts else []
+    networks = networks_of_profiles(tx, {r.networks_profile_id for r in rows})
+    return {(r.host, r.node): networks.get(r.networks_profile_id) for r in rows}
+
+
 def boot_ids(tx: Transaction, hosts: t.Collection[str]) -> dict[str, str]:
     """host -> the start of it that was dealt with, as the kernel names it; "" where none was. Hosts without a node are left out."""
     c = compute_nodes.c
@@ -351,9 +389,12 @@ def lock(tx: Transaction, node_ids: t.Collection[int]) -> list[NodeUsageRow]:
 @functools.cache
 def _lock_query(database: DatabaseKind) -> CompiledStatement:
     c = compute_nodes.c
-    columns = (c.id, c.host, c.node, c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
+    amounts = (c.memory_mb, c.memory_mb_used, c.local_gb, c.local_gb_used, c.vcpus, c.vcpus_used)
     return CompiledStatement(
-        sa.select(*columns).where(bulk.among_named(database, c.id, "ids")).order_by(c.id).with_for_update()
+        sa.select(c.id, c.host, c.node, *amounts, c.machine_id)
+        .where(bulk.among_named(database, c.id, "ids"))
+        .order_by(c.id)
+        .with_for_update()
     )
 
 

@@ -458,6 +458,12 @@ def bind_each(tx: Transaction, hosts: t.Mapping[str, str]) -> None:
     bulk.update(tx, ports, "id", rows)
 
 
+def unbind(tx: Transaction, uuids: t.Sequence[str]) -> None:
+    """Bind the ports of these instances to no host. They stay, with their addresses."""
+    of_instances = (bulk.among(tx, ports.c.instance_uuid, sorted(uuids)), ports.c.position >= 0)
+    tx.execute(ports.update().where(*of_instances).values(host=None))
+
+
 def release(tx: Transaction, uuids: t.Sequence[str]) -> int:
     """Delete the ports of these instances and free their addresses; ports kept by hold() stay."""
     if not uuids:

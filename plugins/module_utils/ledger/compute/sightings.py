@@ -71,8 +71,7 @@ def record(
     query = sa.select(i.uuid).where(
         bulk.among(tx, i.uuid, sorted(seen)),
         i.deleted == "",
-        i.host.is_not(None),
-        i.host != host,
+        sa.or_(i.host != host, sa.and_(_without_host(), i.updated_at < asked_at)),
         # A build whose run is dead may be one of a ledger that is older than its hosts, where the guest has gone from one to another since.
         sa.or_(i.vm_state != states.BUILDING, sa.exists().where(runs.c.id == i.run_id, runs.c.lease_until <= tx.now)),
         sa.or_(i.launched_at.is_(None), i.launched_at < asked_at),
@@ -85,6 +84,11 @@ def record(
         for u in sorted(misplaced_uuids)
     ]
     bulk.insert(tx, sightings, values)
+
+
+def _without_host() -> sa.ColumnElement[bool]:
+    """The condition of instances that are shelved, and have left their hosts: no host has anything of them."""
+    return sa.and_(instances.c.host.is_(None), instances.c.vm_state == states.SHELVED_OFFLOADED)
 
 
 def elsewhere(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[Sighting]]:
@@ -104,7 +108,7 @@ def elsewhere(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[Sight
         .where(
             bulk.among(tx, s.instance_uuid, sorted(uuids)),
             i.deleted == "",
-            i.host != s.host,
+            sa.or_(i.host != s.host, _without_host()),
             ~sa.exists().where(c.host == s.host, c.instance_uuid == s.instance_uuid),
             ~sa.exists().where(m.instance_uuid == s.instance_uuid, ends, m.status.in_(moves.OPEN)),
             ~sa.exists().where(other.host == s.host, other.forced_down.is_(sa.true())),

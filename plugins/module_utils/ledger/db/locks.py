@@ -5,7 +5,7 @@
 """Locks without a row, and the order of all locks.
 
 The order is the same everywhere, so that runs never wait for each other in a circle: the run's own row, projects,
-instances by uuid, volumes by id, subnets, server groups, storage backends by pool_host, compute nodes by id. Rows that
+instances by uuid, volumes by id, subnets, server groups, storage backends by pool_host, compute nodes by id, images by id. Rows that
 belong to one of these (claims, snapshots, attachments, pending cleanups) are written while it is locked. On sqlite a
 writing transaction locks everything.
 """

@@ -22,10 +22,11 @@ from ..schema.tables import BUSY
 from .setting_kinds import KINDS
 
 BUSY_HOSTS = "SELECT host, count(*) AS n FROM instances WHERE %s AND host IS NOT NULL GROUP BY host" % BUSY
-# Names and numbers apart cost both sides less than JSON. Only the profiles of CPUs are read: node_profiles has others, too.
+# Names and numbers apart cost both sides less than JSON. Only the profiles of CPUs are read: node_profiles has others, too. Few
+# fleets have a machine with several names (nodes.other_names_of): count(machine_id) spares them a statement that reads those.
 _PACKED = (
     "SELECT rows.*, busy.*, profiles.* FROM (SELECT string_agg(packed_numbers, ''), string_agg(packed_names, chr(31)),"
-    " string_agg(packed_texts, chr(31)) FROM compute_nodes) AS rows,"
+    " string_agg(packed_texts, chr(31)), count(machine_id) FROM compute_nodes) AS rows,"
     " (SELECT string_agg(host, chr(31)), string_agg(int4send(CAST(n AS INTEGER)), '') FROM (%s) AS b) AS busy,"
     " (SELECT json_object_agg(id, profile) FROM node_profiles WHERE id IN (SELECT profile_id FROM compute_nodes)) AS profiles"
     % BUSY_HOSTS
@@ -35,7 +36,7 @@ _LISTED = "SELECT %s FROM compute_nodes" % ", ".join(
     ["string_agg(packed_numbers, '')", *("json_agg(%s)" % name for name in (*NAMES, *TEXTS))]
 )
 _OF_SQLITE = (
-    "SELECT count(*), group_concat(packed_integers, ''), group_concat(packed_ratios, ';'), group_concat(packed_times), %s, %s"
+    "SELECT count(*), count(machine_id), group_concat(packed_integers, ''), group_concat(packed_ratios, ';'), group_concat(packed_times), %s, %s"
     " FROM compute_nodes"
     % tuple("group_concat(%s, char(31))" % " || char(31) || ".join(names) for names in (NAMES, TEXTS))
 )
@@ -72,6 +73,7 @@ class Packed:
 
     :arg numbers: an array with the fields of DTYPE. :arg texts: NAMES and TEXTS -> that of each row.
     :arg busy: host -> instances that load its disks. :arg profiles: of CPUs, by id; None: they were not read.
+    :arg named: rows with a machine_id.
     """
 
     def __init__(
@@ -80,11 +82,14 @@ class Packed:
         texts: t.Mapping[str, t.Any],
         busy: t.Mapping[str, int],
         profiles: dict[int, dict[str, t.Any]] | None = None,
+        named: int = 0,
     ):
         self._numbers = numbers
         self.texts = dict(texts)
         self.busy = dict(busy)
         self.profiles = profiles
+        #: Whether any machine may have several names
+        self.several_names = named > 0
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -169,7 +174,7 @@ def read(tx: Transaction) -> Packed:
 
 
 def _of_postgresql(tx: Transaction) -> Packed:
-    numbers, names, texts, hosts, loads, profiles = tx.fetch(_PACKED, binary=True)[0]
+    numbers, names, texts, named, hosts, loads, profiles = tx.fetch(_PACKED, binary=True)[0]
     (busy,), counts = _columns(hosts, 1), np.frombuffer(loads or b"", dtype=">i4").tolist()
     rows = np.frombuffer(numbers or b"", dtype=DTYPE)
     of_texts = _texts(names, texts, len(rows))
@@ -182,12 +187,13 @@ def _of_postgresql(tx: Transaction) -> Packed:
         of_texts,
         dict(zip(busy, counts) if len(busy) == len(counts) else tx.fetch(BUSY_HOSTS)),
         {int(key): profile for key, profile in (profiles or {}).items()},
+        named,
     )
 
 
 def _of_sqlite(tx: Transaction) -> Packed:
     busy = dict(map(tuple, tx.connection.exec_driver_sql(BUSY_HOSTS)))
-    count, integers, ratios, times, names, texts = tx.connection.exec_driver_sql(_OF_SQLITE).one()
+    count, named, integers, ratios, times, names, texts = tx.connection.exec_driver_sql(_OF_SQLITE).one()
     of_texts = _texts(names, texts, count)
     packed = np.frombuffer(bytes.fromhex(integers or ""), dtype=SQLITE_DTYPE)
     if len(packed) != count or of_texts is None:
@@ -199,7 +205,7 @@ def _of_sqlite(tx: Transaction) -> Packed:
         _read_reals(rows, ratios or "", times or "")
     except ValueError:  # no number
         raise Unpackable from None
-    return Packed(rows, of_texts, busy)
+    return Packed(rows, of_texts, busy, named=named)
 
 
 def _read_reals(rows: t.Any, ratios: str, times: str) -> None:

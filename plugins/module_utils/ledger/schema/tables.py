@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from ...core.instances import moves, states
 from ..db.sqlalchemy_import import sa
-from . import volume_tables
+from . import image_tables, volume_tables
 from .base import one_of, partial_index
 
-metadata = volume_tables.volumes.metadata  # of all tables, including tables of volumes
+# Of all tables, including tables of volumes and images
+metadata = next(table.metadata for table in (volume_tables.volumes, image_tables.images))
 
 # Instances that currently load their host's disks. source: Nova's stats.io_workload
 IO_TASKS = (
@@ -88,6 +89,9 @@ compute_nodes = sa.Table(
     sa.Column("host_ip", sa.String(64), nullable=False, default="", server_default=""),
     sa.Column("profile_id", sa.Integer),  # node_profiles: CPU and supported guests
     sa.Column("numa_profile_id", sa.Integer),  # node_profiles: NUMA cells; empty if it reported none
+    sa.Column(
+        "networks_profile_id", sa.Integer
+    ),  # node_profiles: networks that hosts must have; empty if it reported none
     sa.Column("has_pci", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("has_disks", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("metrics", sa.JSON(none_as_null=True)),
@@ -98,6 +102,7 @@ compute_nodes = sa.Table(
     # The same in all rows of a machine that the inventory names twice or renamed: what is claimed on one counts on each. NULL: it has one row.
     sa.Column("machine_id", sa.String(36)),
     sa.UniqueConstraint("host", "node", name="uq_compute_nodes_host_node"),
+    partial_index("ix_compute_nodes_machine_id", "machine_id", where="machine_id IS NOT NULL"),
 )
 
 # The complete report of a node: read for one node at a time, never by the scheduler for the fleet.
@@ -287,6 +292,16 @@ block_device_mappings = sa.Table(
     sa.Column("disk", sa.JSON, nullable=False),  # core.disks.block_devices.PlannedDisk as plain data
 )
 
+
+# source: Nova's system_metadata of a shelved instance. A row is there as long as the instance is shelved, offloaded or not.
+shelved_instances = sa.Table(
+    "shelved_instances",
+    metadata,
+    sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), primary_key=True),
+    sa.Column("image_id", sa.String(36)),  # of its root disk; empty: that is a volume
+    sa.Column("host", sa.String(255), nullable=False),  # where it was shelved
+    sa.Column("shelved_at", sa.Float, nullable=False),
+)
 
 # source: Nova's migrations. A move of an instance to another host, which may bring another flavor.
 migrations = sa.Table(

@@ -79,7 +79,7 @@ class Connector(t.NamedTuple):
 
 
 class Reservation(t.NamedTuple):
-    """A volume to reserve for an instance. ``ready``: the volume exists. ``beside``: the instance has it on another host, too."""
+    """A volume to reserve for an instance. ``ready``: the volume exists. ``on_second_host``: the instance has it on another host, too."""
 
     volume_id: str
     instance_uuid: str
@@ -88,7 +88,7 @@ class Reservation(t.NamedTuple):
     mode: str = "rw"
     storage_host: str | None = None
     ready: bool = False
-    beside: bool = False
+    on_second_host: bool = False
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -103,14 +103,14 @@ def select(
     run_id: str | None = None,
     attach_statuses: t.Collection[str] | None = None,
     connected: bool | None = None,
-    beside: bool | None = None,
+    on_second_host: bool | None = None,
     lock: bool = False,
     ended: bool = False,
 ) -> list[Attachment]:
     """The live attachments that meet every given condition, by volume and id.
 
     :arg connected: whether their compute hosts are connected, or may be.
-    :arg beside: only attachments on second hosts, or without them.
+    :arg on_second_host: only attachments on second hosts, or without them.
     :arg lock: lock the rows of their volumes, by id, until the transaction ends.
     :arg ended: include ended ones.
     """
@@ -126,8 +126,8 @@ def select(
         conditions.append(_a.attach_status.in_(sorted(attach_statuses)))
     if connected is not None:
         conditions.append(_a.connection != NONE if connected else _a.connection == NONE)
-    if beside is not None:
-        conditions.append(_a.beside != OWN if beside else _a.beside == OWN)
+    if on_second_host is not None:
+        conditions.append(_a.beside != OWN if on_second_host else _a.beside == OWN)
     return _locked(tx, *conditions) if lock else _select(tx, *conditions)
 
 
@@ -147,7 +147,7 @@ def _locked(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[Attach
 def of_instances(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, list[Attachment]]:
     """uuid -> its own live attachments by mountpoint; instances without any are left out."""
     attachments: dict[str, list[Attachment]] = {}
-    for row in select(tx, instance_uuids=uuids, beside=False):
+    for row in select(tx, instance_uuids=uuids, on_second_host=False):
         attachments.setdefault(row.instance_uuid, []).append(row)
     for rows in attachments.values():
         rows.sort(key=lambda r: (len(r.mountpoint or ""), r.mountpoint or "", r.id))
@@ -277,7 +277,7 @@ def reserve(tx: Transaction, reservations: t.Sequence[Reservation]) -> list[str]
             portals=None,
             device_path=None,
             rescan=False,
-            beside=own_id if reservation.beside else OWN,
+            beside=own_id if reservation.on_second_host else OWN,
             run_id=tx.run.id,
             created_at=now,
             attached_at=None,
@@ -345,8 +345,10 @@ def _wanted(tx: Transaction) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _exportable() -> sa.ColumnElement[bool]:
-    """Volumes that can be exported: existing ones, also while they grow, and after they could not."""
-    usable = (states.AVAILABLE, states.ATTACHING, states.IN_USE, states.EXTENDING, states.ERROR_EXTENDING)
+    """Volumes that can be exported: existing ones, also while they grow or an image is made of them, and after they could not grow."""
+    usable = (
+        states.AVAILABLE, states.ATTACHING, states.IN_USE, states.EXTENDING, states.ERROR_EXTENDING, states.UPLOADING,
+    )  # fmt: skip
     return sa.and_(_v.deleted == LIVE, _v.pool_host.is_not(None), _v.made.is_(True), _v.status.in_(usable))
 
 

@@ -33,9 +33,10 @@ def readers(tx: Transaction, ids: t.Collection[str], of_volumes: t.Iterable[Snap
 
 
 def needed(tx: Transaction, ids: t.Collection[str]) -> dict[str, errors.VolumeIsBusy]:
-    """Return id -> why this unused volume cannot be deleted: it has snapshots, or another one is being created from it."""
+    """Return id -> why this unused volume cannot be deleted: it has snapshots, or another one, or an image, is being made from it."""
     if not ids:
         return {}
+    rows = volumes.select(tx, ids=ids, statuses=(states.UPLOADING,))
     of_volumes = snapshots.select(tx, volume_ids=ids)
     busy_errors = {
         i: errors.VolumeIsBusy(
@@ -44,6 +45,9 @@ def needed(tx: Transaction, ids: t.Collection[str]) -> dict[str, errors.VolumeIs
         )
         for i, name in readers(tx, ids, of_volumes).items()
     }
+    for row in rows:
+        message = "deleting volume %s that an image is being made from" % row.id
+        busy_errors[row.id] = errors.VolumeIsBusy(message=message, remedy="Delete it once the image has been made.")
     names: dict[str, list[str]] = {}
     for snapshot in of_volumes:
         names.setdefault(snapshot.volume_id, []).append(snapshot.name or snapshot.id)

@@ -29,8 +29,8 @@ LIVE = ""  # value of the column `deleted` of a live volume, snapshot or attachm
 # A volume in one of these is being created; a storage host has work for those in AT_WORK; and a run works on a volume
 # that is BUSY: that of its run_id, unless the run is dead.
 BEING_CREATED = (states.CREATING, states.DOWNLOADING)
-AT_WORK = (*BEING_CREATED, states.DELETING, states.EXTENDING)
-BUSY = (*AT_WORK, states.ATTACHING, states.DETACHING)
+AT_WORK = (*BEING_CREATED, states.DELETING, states.EXTENDING, states.RESERVED)
+BUSY = (*AT_WORK, states.ATTACHING, states.DETACHING, states.UPLOADING)
 
 _v = table.c
 
@@ -250,6 +250,15 @@ def at_work_by_others(tx: Transaction) -> list[VolumeRow]:
     """Volumes for which storage hosts have, or had, work of other runs, live or dead; by id."""
     others = (_v.deleted == LIVE, _v.status.in_(AT_WORK), _v.run_id.is_not(None), _v.run_id != tx.run.id)
     return tx.rows(sa.select(table).where(*others).order_by(_v.id), VolumeRow)
+
+
+def uploading(tx: Transaction) -> list[VolumeRow]:
+    """Volumes of which a run makes an image, live or dead; by id.
+
+    SELECT ... FROM volumes WHERE it is alive AND run_id IS NOT NULL AND status = 'uploading'
+    """
+    condition = (_v.deleted == LIVE, _v.run_id.is_not(None), _v.status == states.UPLOADING)
+    return tx.rows(sa.select(table).where(*condition).order_by(_v.id), VolumeRow)
 
 
 def without_attachment(tx: Transaction, statuses: t.Collection[str], run_id: str | None = None) -> list[VolumeRow]:

@@ -45,20 +45,22 @@ class HostConnector(t.Protocol):
     def key(self, attached: AttachedVolume) -> str:
         """Return the key of an attachment in the outcomes."""
 
-    def connect(self, action: LedgerAction, found: t.Sequence[AttachedVolume], served: t.Collection[str]) -> Outcomes:
+    def connect(
+        self, action: LedgerAction, attachments: t.Sequence[AttachedVolume], served: t.Collection[str]
+    ) -> Outcomes:
         """Connect the host to these volumes.
 
         :arg served: attachments whose host already has a session for another guest, whose CHAP secret is no longer known.
         """
 
-    def disconnect(self, action: LedgerAction, found: t.Sequence[AttachedVolume]) -> Outcomes:
+    def disconnect(self, action: LedgerAction, attachments: t.Sequence[AttachedVolume]) -> Outcomes:
         """Disconnect the host from these volumes."""
 
 
 class HostLogin(HostConnector, t.Protocol):
     """A connector with which the host itself logs in, and has the volumes as devices."""
 
-    def rescan(self, action: LedgerAction, found: t.Sequence[AttachedVolume]) -> Outcomes:
+    def rescan(self, action: LedgerAction, attachments: t.Sequence[AttachedVolume]) -> Outcomes:
         """Update the sizes of these volumes on the host. QEMU reads the size by itself when the guest's disk is resized."""
 
 

@@ -22,34 +22,36 @@ class KernelConnector:
     def key(self, attached: AttachedVolume) -> str:
         return attached.volume_id
 
-    def connect(self, action: LedgerAction, found: t.Sequence[AttachedVolume], served: t.Collection[str]) -> Outcomes:
-        return _run(action, "connected", found, served)
+    def connect(
+        self, action: LedgerAction, attachments: t.Sequence[AttachedVolume], served: t.Collection[str]
+    ) -> Outcomes:
+        return _run(action, "connected", attachments, served)
 
-    def disconnect(self, action: LedgerAction, found: t.Sequence[AttachedVolume]) -> Outcomes:
-        return _run(action, "disconnected", found)
+    def disconnect(self, action: LedgerAction, attachments: t.Sequence[AttachedVolume]) -> Outcomes:
+        return _run(action, "disconnected", attachments)
 
-    def rescan(self, action: LedgerAction, found: t.Sequence[AttachedVolume]) -> Outcomes:
-        return _run(action, "rescanned", found)
+    def rescan(self, action: LedgerAction, attachments: t.Sequence[AttachedVolume]) -> Outcomes:
+        return _run(action, "rescanned", attachments)
 
 
 def _run(
-    action: LedgerAction, state: str, found: t.Sequence[AttachedVolume], served: t.Collection[str] = ()
+    action: LedgerAction, state: str, attachments: t.Sequence[AttachedVolume], served: t.Collection[str] = ()
 ) -> Outcomes:
     connections = {}
-    for each in found:  # one for each volume: several instances share its session
-        row = each.row
-        connections[each.volume_id] = {
-            "volume_id": each.volume_id,
+    for attachment in attachments:  # one for each volume: several instances share its session
+        row = attachment.row
+        connections[attachment.volume_id] = {
+            "volume_id": attachment.volume_id,
             "state": state,
             "iqn": row.iqn,
             "lun": row.lun,
             "portals": list(row.portals or ()),
         }
-        if each.id in served:
-            connections[each.volume_id]["shared"] = True
+        if attachment.id in served:
+            connections[attachment.volume_id]["shared"] = True
         elif state == "connected":
-            login = chap(each)
-            connections[each.volume_id].update(chap_user=login.user, chap_secret=login.secret)
+            login = chap(attachment)
+            connections[attachment.volume_id].update(chap_user=login.user, chap_secret=login.secret)
     workers = host_settings.workers(action, len(connections))
     result = action.run_module("iscsi_initiator", {"connections": list(connections.values()), "workers": workers})
     return t.cast(Outcomes, result["outcomes"])

@@ -22,11 +22,13 @@ class QemuConnector:
     def key(self, attached: AttachedVolume) -> str:
         return attached.secret
 
-    def connect(self, action: LedgerAction, found: t.Sequence[AttachedVolume], served: t.Collection[str]) -> Outcomes:
-        return _run(action, {a.secret: {"state": "present", "value": chap(a).secret} for a in found})
+    def connect(
+        self, action: LedgerAction, attachments: t.Sequence[AttachedVolume], served: t.Collection[str]
+    ) -> Outcomes:
+        return _run(action, {a.secret: {"state": "present", "value": chap(a).secret} for a in attachments})
 
-    def disconnect(self, action: LedgerAction, found: t.Sequence[AttachedVolume]) -> Outcomes:
-        return _run(action, {a.secret: {"state": "absent"} for a in found})
+    def disconnect(self, action: LedgerAction, attachments: t.Sequence[AttachedVolume]) -> Outcomes:
+        return _run(action, {a.secret: {"state": "absent"} for a in attachments})
 
 
 def _run(action: LedgerAction, desired: t.Mapping[str, t.Mapping[str, str]]) -> Outcomes:

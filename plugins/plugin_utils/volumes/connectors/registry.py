@@ -16,5 +16,5 @@ _LOGINS: tuple[HostLogin, ...] = (KernelConnector(),)
 _CONNECTORS: tuple[HostConnector, ...] = (*_LOGINS, QemuConnector())
 
 #: The connectors with which the host itself logs in.
-HOST_LOGINS: t.Mapping[str, HostLogin] = {each.kind.name: each for each in _LOGINS}
-HOST_CONNECTORS: t.Mapping[str, HostConnector] = {each.kind.name: each for each in _CONNECTORS}
+HOST_LOGINS: t.Mapping[str, HostLogin] = {connector.kind.name: connector for connector in _LOGINS}
+HOST_CONNECTORS: t.Mapping[str, HostConnector] = {connector.kind.name: connector for connector in _CONNECTORS}

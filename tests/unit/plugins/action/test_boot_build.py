@@ -77,7 +77,7 @@ class Boot:
         return {"outcomes": {i.get("uuid") or i["name"]: good for i in items}, "seconds": 1.5}
 
     def schedule(self, number: int = 1) -> list[str]:
-        return t.cast("list[str]", self.task(boot_schedule, round=number)["hosts"])
+        return t.cast("list[str]", self.task(boot_schedule, round=number)["compute"])
 
     def refresh(self) -> dict[str, t.Any]:
         return self.task(boot_schedule, phase="refresh")
@@ -123,7 +123,7 @@ def test_hosts_are_given_their_builds_and_the_controller_writes_what_they_did(
     assert boot.states() == {("building", "networking")}
     world.time += 10
     refreshed = boot.refresh()
-    assert not refreshed["unfinished"] and refreshed["given_back"] == refreshed["stale_hosts"] == []
+    assert not refreshed["again"] and refreshed["given_back"] == refreshed["ask"] == []
     assert boot.states() == {("active", None)}
     assert {world.row(u).power_state for u in boot.uuids} == {power_states.RUNNING}
     for uuid in boot.uuids:
@@ -215,7 +215,7 @@ def test_a_build_that_is_deleted_meanwhile_is_removed_from_its_host(
 ) -> None:
     boot, host = deleted_meanwhile
     refreshed = boot.refresh()
-    assert refreshed["stale_hosts"] == [host], "its report cleans it up"
+    assert refreshed["ask"] == [host], "its report cleans it up"
     assert world.cleanups() == {(boot.uuids[0], host)}
     assert world.state(boot.uuids[1])[0] == "active"
 
@@ -225,8 +225,8 @@ def test_a_build_that_is_deleted_meanwhile_is_removed_before_an_early_report(
 ) -> None:
     boot, host = deleted_meanwhile
     early = boot.task(boot_report, uuids=boot.uuids[1:], phase="report_if_finished")
-    assert (early["unfinished"], early["hosts_to_clean"]) == (True, [host])
-    assert boot.refresh()["stale_hosts"] == [], "the host is named once"
+    assert early["unfinished"]
+    assert [boot.refresh()["ask"] for _turn in range(2)] == [[host], []], "the host is named once"
     assert world.state(boot.uuids[1])[0] == "active"
 
 
@@ -358,7 +358,7 @@ def test_a_part_that_fails_is_journalled_as_its_stage(world: World, module: str,
     passed = [(name, "Success") for name in STAGES[:stage]]
     assert boot.journal(boot.uuids[0]) == [("schedule", "Success"), *passed, (STAGES[stage], "Error")]
     assert world.state(boot.uuids[0]) == ("building", "scheduling", None)
-    assert boot.refresh()["unfinished"]
+    assert boot.refresh()["again"]
     boot.answers.clear()
     (other,) = boot.schedule(2)
     assert other != host and boot.task(boot_build, other)["builds"]
@@ -382,7 +382,7 @@ def test_a_host_whose_task_never_ran(world: World) -> None:
     boot = Boot(world, 1)
     (host,) = boot.schedule()
     refreshed = boot.refresh()
-    assert refreshed["given_back"] == boot.uuids and refreshed["unfinished"]
+    assert refreshed["given_back"] == boot.uuids and refreshed["again"]
     assert boot.schedule(2) != [host]
     before = len(boot.modules)
     assert boot.task(boot_build, host)["builds"] == [] and len(boot.modules) == before

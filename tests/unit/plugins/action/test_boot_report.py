@@ -15,7 +15,11 @@ from ansible import context
 from ansible_collections.bootflow.compute.plugins.action import boot_report
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import (
+    WorldPorts,
+    action_of,
+    results_of,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 
@@ -33,7 +37,7 @@ def test_what_became_of_the_instances_named(world: World) -> None:
     again = action_of(boot_report, ports, {}, uuids=accepted.created[:2], print_table=False).act()
     assert "failed" not in again and len(ports.shown) == 1
     nothing = {"changed": False, "unfinished": False, "instances": [], "returns_passwords": True}
-    assert action_of(boot_report, ports, {}).act() == nothing
+    assert action_of(boot_report, ports, {}, uuids=[]).act() == nothing
 
 
 def test_a_report_that_comes_early_waits_for_what_is_left(world: World) -> None:
@@ -41,16 +45,18 @@ def test_a_report_that_comes_early_waits_for_what_is_left(world: World) -> None:
     accepted = world.accept(request("web", 2))
     ports = WorldPorts(world, "a")
 
-    def early(**options: bool) -> dict[str, t.Any]:
-        return action_of(boot_report, ports, {}, uuids=accepted.created, phase="report_if_finished", **options).act()
+    def early(volumes: bool = False) -> dict[str, t.Any]:
+        left = {"created": accepted.created[:1], "resumed": accepted.created[1:], "unchanged": [], "updated": []}
+        results_of(ports, "boot_accept").leave("accept", "localhost", {**left, "volumes": volumes})
+        return action_of(boot_report, ports, {}, phase="report_if_finished").act()
 
-    left = {"changed": False, "unfinished": True, "hosts_to_clean": []}
+    left = {"changed": False, "unfinished": True, "volumes": False}
     assert early() == left, "they wait for a host"
     world.schedule()
     assert early() == left, "they are built"
     assert {world.state(uuid)[0] for uuid in accepted.created} == {"building"} and not ports.shown
     world.build("h1")
-    assert early(volumes=True) == left, "storage hosts work before the report"
+    assert early(volumes=True) == {**left, "volumes": True}, "storage hosts work before the report"
     done = early()
     assert not done["unfinished"] and [i["vm_state"] for i in done["instances"]] == ["active", "active"]
     assert "web-1" in ports.shown[-1]
@@ -92,7 +98,7 @@ def test_passwords_are_returned_where_somebody_can_read_them(
     world: World, played: list[str], variables: t.Any, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(context, "CLIARGS", {"args": played})
-    result = action_of(boot_report, WorldPorts(world, "a"), variables).act()
+    result = action_of(boot_report, WorldPorts(world, "a"), variables, uuids=[]).act()
     assert result["returns_passwords"] is expected
 
 

@@ -21,7 +21,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import host_reports
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import (
+    WorldPorts,
+    action_of,
+    leave_report,
+    limit_run,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import node
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import STAGES, World
@@ -135,15 +141,25 @@ def test_a_boot_warns_of_chosen_hosts_whose_guests_run_without_kvm(
         slow = {"stats": {"emulated": "a guest hangs"}}
         node(world, host, memory_mb=8192 - 1024 * number, uefi=True, **(slow if host != "h2" else {}))
     if reported_in_this_run:
-        of_h1 = boot.of["localhost"]["hostvars"]["h1"]
         report = {"reported": True, "compute_node": world.rows(tables.node_facts)[0].facts}
-        boot.of["localhost"]["hostvars"]["h1"] = {**of_h1, "bootflow_reported": report}
+        leave_report(WorldPorts(world, "a"), "h1", report)
     boot(boot_accept, check_mode=check_mode)
     ports = WorldPorts(world, "a", boot._run_module)
     result = action_of(boot_schedule, ports, boot.of["localhost"], check_mode=check_mode).act()
     assert {p["host"] for p in result["plan" if check_mode else "placed"]} == {"h1", "h2"}
     expected = [] if reported_in_this_run else ["h1: " + SLOW]
     assert [w[: len(SLOW) + 4] for w in ports.warnings if "emulated" in w] == expected
+
+
+def test_a_warning_of_a_device_that_qemu_may_not_open_has_its_remedy(world: World) -> None:
+    """It is in the reason; the firmware of such a host is in order."""
+    ports = WorldPorts(world, "a")
+    reason = "QEMU runs as libvirt-qemu, which may not open /dev/kvm (group 994, mode 0660). Give it to the group kvm"
+    host_reports.warn_of_emulation(action_of(boot_schedule, ports, Boot(world, "h1").of["localhost"]), {"h1": reason})
+    text = (
+        "h1: guests run emulated, many times slower than with KVM: %s. Set bootflow_virt_type to qemu if that is meant."
+    )
+    assert ports.warnings == [text % reason]
 
 
 @pytest.mark.parametrize(("manage", "count"), [(True, 3), (True, 1), (False, 3)])
@@ -215,7 +231,7 @@ def test_a_build_goes_on_to_the_host_that_has_the_firmware(world: World) -> None
     boot(boot_accept)
     (uuid,) = [r.uuid for r in world.rows(tables.instances)]
     for number in (1, 2):
-        for host in boot(boot_schedule, round=number)[0]["hosts"]:
+        for host in boot(boot_schedule, round=number)[0]["compute"]:
             boot(boot_build, host)
     assert world.state(uuid) == ("active", None, "h2")
     assert [f.error_code for f in world.rows(tables.instance_faults)] == ["HostLacksHardware"]
@@ -238,12 +254,11 @@ def test_instances_are_placed_on_hosts_that_the_run_is_limited_to(
     boot = Boot(world, "h1", "h2", "h3", **variables)
     for of_host in boot.of.values():
         of_host["groups"]["slow"] = ["h3"]
-    localhost = boot.of["localhost"]["hostvars"]["localhost"]
-    boot.of["localhost"]["hostvars"]["localhost"] = {**localhost, "bootflow_ledger_opened": {"run_limit": run_limit}}
+    limit_run(WorldPorts(world, "a"), run_limit)
     plan = boot(boot_schedule, check_mode=True)[0]["plan"]
     boot(boot_accept)
     result = boot(boot_schedule)[0]
-    assert [p["host"] for p in plan] == result["hosts"] == [placed]
+    assert [p["host"] for p in plan] == result["compute"] == [placed]
     assert run_limit is None or set(plan[0]["alternates"]) <= set(run_limit)
 
 
@@ -261,7 +276,7 @@ class TestBetweenRounds:
     def boot(self, world: World) -> Boot:
         boot = Boot(world, "h1", "h2", "h3")
         boot(boot_accept)
-        assert boot(boot_schedule)[0]["hosts"] == ["h1"]
+        assert boot(boot_schedule)[0]["compute"] == ["h1"]
         (self.uuid,) = [r.uuid for r in world.rows(tables.instances)]
         return boot
 
@@ -276,16 +291,16 @@ class TestBetweenRounds:
         with world.ledger.write() as tx:
             nodes.record_unreachable(tx, "h3", "no route")
         refreshed = self.refresh(boot)
-        assert refreshed["stale_hosts"] == ["h1", "h2"], "a host that was silent in this run is not asked again"
-        assert refreshed["stale_storage_hosts"] == [] and refreshed["unfinished"] is True
+        assert refreshed["ask"] == ["h1", "h2"], "a host that was silent in this run is not asked again"
+        assert refreshed["reports"] == {"compute": ["h1", "h2"], "storage": []} and refreshed["again"] is True
         node(world, "h2", memory_mb=4096, uefi=True)
-        assert boot(boot_schedule)[0]["hosts"] == ["h2"]
+        assert boot(boot_schedule)[0]["compute"] == ["h2"]
 
     def test_no_host_reports_for_a_round_without_work(self, world: World, boot: Boot) -> None:
         assert boot(boot_build, "h1")[0]["builds"]
         world.time += 1000
         refreshed = self.refresh(boot)
-        assert (refreshed["stale_hosts"], refreshed["given_back"], refreshed["unfinished"]) == ([], [], False)
+        assert (refreshed["ask"], refreshed["given_back"], refreshed["again"]) == ([], [], False)
         assert world.state(self.uuid) == ("active", None, "h1")
 
     @pytest.mark.parametrize("stages", [0, 1, 2, 3])
@@ -296,14 +311,14 @@ class TestBetweenRounds:
         for stage in STAGES[1:stages]:
             assert world.begin(stage, "h1")[0]
         refreshed = self.refresh(boot)
-        assert refreshed["given_back"] == [self.uuid] and refreshed["unfinished"] and refreshed["stale_hosts"] == []
+        assert refreshed["given_back"] == [self.uuid] and refreshed["again"] and refreshed["ask"] == []
         assert world.state(self.uuid) == ("building", "scheduling", None)
         (fault,) = world.rows(tables.instance_faults)
         assert (fault.error_code, fault.host) == ("HostUnreachable", "h1")
         assert bool(world.used("h1")[0] > 512) == bool(stages), (
             "what a stage may have made keeps its claim until it is gone"
         )
-        assert boot(boot_schedule)[0]["hosts"] == ["h2"], "h1 is left out"
+        assert boot(boot_schedule)[0]["compute"] == ["h2"], "h1 is left out"
 
     def test_after_the_last_round_it_ends_in_error(self, world: World, boot: Boot) -> None:
         world.begin(STAGES[0], "h1")
@@ -370,10 +385,7 @@ def test_a_boot_on_hosts_that_never_reported_says_at_its_end_what_they_said(worl
     words = {"h1": "ann@h1: Permission denied (publickey).", "h2": "ssh: Could not resolve hostname h2"}
     for host, why in words.items():
         ports = WorldPorts(world, "a", lambda _name, _arguments, why=why: {"unreachable": True, "msg": why})  # type: ignore[misc]
-        boot.of["localhost"]["hostvars"][host] = {
-            **boot.of[host]["hostvars"][host],
-            "bootflow_reported": action_of(compute_report, ports, boot.of[host], check_mode=planned).act(),
-        }
+        action_of(compute_report, ports, boot.of[host], check_mode=planned).act()
     said = "h1 (down: the host never reported: Host h1 is unreachable: ann@h1: Permission denied (publickey))."
     if planned:
         lines = boot(boot_schedule, check_mode=True)[1][0].splitlines()

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.bootflow.compute.plugins.action import audit, boot_accept, boot_schedule, compute_report
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of, run_stage
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 HOSTS = ("h1", "h2", "h3")
@@ -44,16 +44,16 @@ class Playbooks:
         ports = WorldPorts(
             self.world, "a", lambda _name, _arguments: {"compute_node": {**FACTS, "hypervisor_hostname": host}}
         )
-        return t.cast("dict[str, t.Any]", action_of(module, ports, variables, **options).act())
+        return run_stage(action_of(module, ports, variables, **options))
 
     def report(self) -> None:
         for host in HOSTS:
             self.task(compute_report, host)
 
     def audit(self) -> None:
-        self.registered["localhost"]["bootflow_auditing"] = self.task(audit)
+        self.task(audit)
         for host in HOSTS:
-            self.registered[host]["bootflow_inspected"] = self.task(audit, host, phase="inspect")
+            self.task(audit, host, phase="inspect")
         self.task(audit, phase="repair")
 
     def zones(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import reservations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of, run_stage
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, network, subnet
 
 FACTS = {"hypervisor_hostname": "h1", "memory_mb": 8192, "local_gb": 40, "vcpus": 8}
@@ -72,7 +72,7 @@ class Host:
         groups = {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]}
         variables = {"inventory_hostname": host, "groups": groups, "hostvars": self.registered, **self.registered[host]}
         ports = WorldPorts(self.world, "b", self.module)
-        result = action_of(module, ports, variables, check_mode, **options).act()
+        result = run_stage(action_of(module, ports, variables, check_mode, **options))
         self.shown = "\n".join(ports.shown + ports.warnings)
         return t.cast("dict[str, t.Any]", result)
 
@@ -80,12 +80,11 @@ class Host:
         """Its findings, and what the phase clean returned."""
         self.world.time += 1
         self.called.clear()
-        self.registered["localhost"]["bootflow_auditing"] = self.task(audit, "localhost", check_mode)
-        self.registered["h1"]["bootflow_inspected"] = self.task(audit, "h1", check_mode, phase="inspect")
+        self.task(audit, "localhost", check_mode)
+        self.task(audit, "h1", check_mode, phase="inspect")
         repaired = self.task(audit, "localhost", check_mode, phase="repair")
-        self.registered["localhost"]["bootflow_audited"] = repaired
         shown = self.shown
-        cleaned = self.task(audit, "h1", check_mode, phase="clean") if repaired["hosts"] else {}
+        cleaned = self.task(audit, "h1", check_mode, phase="clean") if repaired["compute"] else {}
         self.shown = shown + self.shown
         return [f for f in repaired["findings"] if f["kind"] == "missing_reservation"], cleaned
 

@@ -21,7 +21,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.operations import rebuild
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import (
+    WorldPorts,
+    action_of,
+    leave_report,
+    run_stage,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 from .test_instance_operation import vm_states
@@ -61,14 +66,13 @@ class Evacuating(Rebuilding):
         hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": list(HOSTS)}}
         variables = {**self.hostvars[host], **hosts, "inventory_hostname": host, "ansible_play_hosts_all": list(HOSTS)}
         action = action_of(instance_evacuate, ports, variables, self.check_mode, phase=phase, **options)
-        return t.cast("dict[str, t.Any]", action.act())
+        return run_stage(action)
 
     def evacuate(self, **options: t.Any) -> dict[str, t.Any]:
         self.phase("localhost", "check", **options)
         begun = self.phase("localhost", "begin", **options)
-        self.hostvars["localhost"][instance_evacuate.BEGUN] = begun
-        for host in begun["hosts"]:
-            self.hostvars[host][instance_evacuate.BUILT] = self.phase(host, "build")
+        for host in begun["compute"]:
+            self.phase(host, "build")
         return self.phase("localhost", "finish", **options)
 
 
@@ -215,9 +219,9 @@ def test_one_that_cannot_be_evacuated_keeps_no_other_on_a_dead_host(fleet: Evacu
 def test_check_mode_knows_what_hosts_report_in_its_run(fleet: Evacuating) -> None:
     force_down(fleet.world)
     fleet.check_mode = True
-    assert "h3" in fleet.phase("localhost", "check", hosts=["h1"])["stale_hosts"]
+    assert "h3" in fleet.phase("localhost", "check", hosts=["h1"])["ask"]
     facts = {"hypervisor_hostname": "h3", "memory_mb": 4096, "local_gb": 4000, "vcpus": 500, "domains": []}
-    fleet.hostvars["h3"]["bootflow_reported"] = {"reported": True, "compute_node": facts}
+    leave_report(WorldPorts(fleet.world, "o"), "h3", {"reported": True, "compute_node": facts})
     before = fleet.world.everything()
     begun = fleet.phase("localhost", "begin", hosts=["h1"])
     assert not begun["not_placed"] and "h3" in {i["destination"] for i in begun["instances"]}
@@ -304,10 +308,9 @@ def test_a_guest_that_may_run_on_its_new_host_is_started_nowhere_else(fleet: Eva
         fleet.silent, fleet.keeps = {"domain"}, True
     else:
         fleet.silent = {"domain", "instance_cleanup"}
-    begun = fleet.phase("localhost", "begin", names=["web-1"])
-    fleet.hostvars["localhost"][instance_evacuate.BEGUN] = begun
+    fleet.phase("localhost", "begin", names=["web-1"])
     if how != "no result":
-        fleet.hostvars["h2"][instance_evacuate.BUILT] = fleet.phase("h2", "build")
+        fleet.phase("h2", "build")
     done = fleet.phase("localhost", "finish", names=["web-1"])
     (found,) = done["instances"]
     assert (found["host"], found["vm_state"]) == ("h2", "error") and "may run on h2" in found["error"]["remedy"]
@@ -331,9 +334,8 @@ def test_the_old_host_was_cleaned_before_the_new_one_failed(fleet: Evacuating) -
     force_down(world)
     uuid = row_of(world, "web-1").uuid
     fleet.fails = {"domain": uuid}
-    begun = fleet.phase("localhost", "begin", names=["web-1"])
-    fleet.hostvars["localhost"][instance_evacuate.BEGUN] = begun
-    fleet.hostvars["h2"][instance_evacuate.BUILT] = fleet.phase("h2", "build")
+    fleet.phase("localhost", "begin", names=["web-1"])
+    fleet.phase("h2", "build")
     with world.ledger.write() as tx:
         cleanups.done(tx.for_run(world.context()), {("h1", uuid)})
     done = fleet.phase("localhost", "finish", names=["web-1"])
@@ -356,7 +358,9 @@ def test_a_dead_run_is_settled_by_the_new_host(fleet: Evacuating, power_state: i
     world.time += 10_000
     with world.ledger.write() as tx:
         reported = {} if power_state is None else {row.uuid: power_state}
-        assert recovery.settle(tx.for_run(world.context("z")), "h2", reported, world.time) == {row.uuid: vm_state}
+        assert recovery.settle_operations(tx.for_run(world.context("z")), "h2", reported, world.time) == {
+            row.uuid: vm_state
+        }
     assert vm_states(world)["web-1"] == (vm_state, None)
     assert [m.status for m in world.rows(tables.migrations)] == ["done" if vm_state == states.ACTIVE else "failed"]
 

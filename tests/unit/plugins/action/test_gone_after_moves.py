@@ -46,14 +46,10 @@ def fleet(world: World) -> Fleet:
 @pytest.mark.parametrize(("said", "vm_state", "power_state"), SAID)
 def test_a_cold_migration_that_fails(fleet: Fleet, said: dict[str, t.Any], vm_state: str, power_state: int) -> None:
     (row,) = fleet.world.rows(tables.instances)
-    for phase, name in (
-        ("begin", instance_move.BEGUN),
-        ("switch", instance_move.SWITCHED),
-        ("back", instance_move.WENT_BACK),
-    ):
+    for phase in ("begin", "switch", "back"):
         options = {"names": ["web"]} if phase == "begin" else {}
-        fleet.told(name, fleet.stage(instance_move, phase, **COLD, **options))
-    fleet.told(instance_move.RETURNED, {"phase": "return", "outcomes": {row.uuid: said}}, "h1")
+        fleet.stage(instance_move, phase, **COLD, **options)
+    fleet.leave(instance_move, {"phase": "return", "outcomes": {row.uuid: said}}, "h1")
     done = fleet.stage(instance_move, "finish", **COLD)
     after = fleet.world.row(row.uuid)
     assert (after.vm_state, after.task_state, after.power_state) == (vm_state, None, power_state)
@@ -67,10 +63,10 @@ def test_a_guest_that_was_off_is_gone(fleet: Fleet, said: dict[str, t.Any]) -> N
     (row,) = fleet.world.rows(tables.instances)
     with fleet.world.ledger.write() as tx:
         instances.write(tx, [row.uuid], vm_state=states.STOPPED, power_state=states.SHUTDOWN)
-    fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
-    fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **COLD))
-    assert fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **COLD))["start"] == {}
-    fleet.told(instance_move.RETURNED, {"phase": "return", "outcomes": {row.uuid: said}}, "h1")
+    fleet.stage(instance_move, "begin", **COLD, names=["web"])
+    fleet.stage(instance_move, "switch", **COLD)
+    assert fleet.stage(instance_move, "back", **COLD)["start"] == {}
+    fleet.leave(instance_move, {"phase": "return", "outcomes": {row.uuid: said}}, "h1")
     fleet.stage(instance_move, "finish", **COLD)
     assert fleet.world.state(row.uuid)[:2] == (states.ERROR, None)
 
@@ -91,10 +87,10 @@ def test_a_live_migration_that_fails(
     (row,) = fleet.world.rows(tables.instances)
     with fleet.world.ledger.write() as tx:
         instances.write(tx, [row.uuid], power_state=states.RUNNING)
-    fleet.told(instance_live_migrate.BEGUN, fleet.stage(instance_live_migrate, "begin", names=["web"]))
-    fleet.told(instance_live_migrate.SWITCHED, fleet.stage(instance_live_migrate, "switch"))
+    fleet.stage(instance_live_migrate, "begin", names=["web"])
+    fleet.stage(instance_live_migrate, "switch")
     if said is not None:
-        fleet.told(instance_live_migrate.CLEANED, {"phase": "clean", "outcomes": {row.uuid: said}}, "h1")
+        fleet.leave(instance_live_migrate, {"phase": "clean", "outcomes": {row.uuid: said}}, "h1")
     (shown,) = fleet.stage(instance_live_migrate, "finish")["instances"]
     after = fleet.world.row(row.uuid)
     assert (after.vm_state, after.task_state, after.power_state) == (vm_state, None, power_state)
@@ -108,19 +104,19 @@ def test_a_live_migration_that_fails(
 def test_a_guest_that_came_and_is_gone(fleet: Fleet, said: dict[str, t.Any], power_state: int) -> None:
     """As in Nova: the migration was a success, and the power state is that of the guest now."""
     (row,) = fleet.world.rows(tables.instances)
-    fleet.told(instance_live_migrate.BEGUN, fleet.stage(instance_live_migrate, "begin", names=["web"]))
+    fleet.stage(instance_live_migrate, "begin", names=["web"])
     with fleet.world.ledger.write() as tx:
         live_life.mark_running(tx.for_run(fleet.world.context("o")), [row.uuid])
     stats = dict.fromkeys(("seconds", "downtime", "transferred"), 1)
-    for host, name, phase, outcome in (
-        ("h1", instance_live_migrate.LOOKED, "look", {"guest": {}}),
-        ("h2", instance_live_migrate.PREPARED, "prepare", {"devices": {}}),
-        ("h1", instance_live_migrate.MIGRATED, "migrate", {**stats, "power_state": states.RUNNING}),
+    for host, phase, outcome in (
+        ("h1", "look", {"guest": {}}),
+        ("h2", "prepare", {"devices": {}}),
+        ("h1", "migrate", {**stats, "power_state": states.RUNNING}),
     ):
-        fleet.told(name, {"phase": phase, "outcomes": {row.uuid: outcome}}, host)
-    switched = fleet.told(instance_live_migrate.SWITCHED, fleet.stage(instance_live_migrate, "switch"))
+        fleet.leave(instance_live_migrate, {"phase": phase, "outcomes": {row.uuid: outcome}}, host)
+    switched = fleet.stage(instance_live_migrate, "switch")
     assert switched["over"] == [row.uuid]
-    fleet.told(instance_live_migrate.SETTLED, {"phase": "settle", "outcomes": {row.uuid: said}}, "h2")
+    fleet.leave(instance_live_migrate, {"phase": "settle", "outcomes": {row.uuid: said}}, "h2")
     fleet.stage(instance_live_migrate, "finish")
     after = fleet.world.row(row.uuid)
     assert (after.vm_state, after.host, after.power_state) == (states.ACTIVE, "h2", power_state)

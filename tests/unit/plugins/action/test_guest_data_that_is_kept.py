@@ -123,13 +123,13 @@ def test_a_boot_keeps_it_until_the_last_instance_is_deleted(world: World, folder
     digest = row_of(world, "web-1").digest
     mine, another = of_ledger(folder, world), KeptGuestData(str(folder / "another"))
     another.keep([GuestSecrets(SECRET)])
-    assert KeptGuestData(str(mine)).of(digest) == GuestSecrets(SECRET) and kept(mine) == 1
+    assert KeptGuestData(str(mine)).read_secrets(digest) == GuestSecrets(SECRET) and kept(mine) == 1
     play = Play(world)
     play.hosts, play.variables = ["h1"], {"bootflow_user_data_dir": str(folder)}
     for name, left in (("web-1", 1), ("plain", 1), ("web-2", 0)):
         play(names=[name])
         assert kept(mine) == left, name
-    assert another.of(digest) == GuestSecrets(SECRET), "another ledger keeps its own"
+    assert another.read_secrets(digest) == GuestSecrets(SECRET), "another ledger keeps its own"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_boot_keeps_it_by_default(world: World) -> None:
         boot_accept, WorldPorts(world, "run1"), {"bootflow_instances": [], "hostvars": {"localhost": {}}, "groups": {}}
     )
     own = kept_guest_data.of_action(action)
-    assert own.of(digest) == GuestSecrets(SECRET)
+    assert own.read_secrets(digest) == GuestSecrets(SECRET)
     if not world.url.startswith("sqlite"):
         modes = [Path(own.folder or "").parents[n].stat().st_mode & 0o777 for n in (0, 1)]
         assert modes == [0o700, 0o711], "QEMU passes through the folder above, where the host's instances may be"

@@ -21,7 +21,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import (
+    WorldPorts,
+    action_of,
+    leave_report,
+    run_stage,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 from .test_boot_settings import FLAVOR, IMAGE
@@ -50,7 +55,7 @@ class Fleet:
         ports.display.display = lambda text, **_how: self.shown.extend(text.strip().splitlines())
         hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": ["h1", "h2"], "all": ["h1", "h2"]}}
         variables = {**CATALOGUE, **self.variables, **hosts, "inventory_hostname": "localhost"}
-        return t.cast("dict[str, t.Any]", action_of(module, ports, variables, check, **options).act())
+        return run_stage(action_of(module, ports, variables, check, **options))
 
     def phase(self, phase: str, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
         return self.task(instance_apply, check, phase=phase, **options)
@@ -59,14 +64,12 @@ class Fleet:
         """Returns what the last phase returned; the lines are in ``shown``."""
         self.shown.clear()
         self.variables = {"bootflow_instances": list(entries), **variables}
-        mine = self.hostvars["localhost"]
-        mine.clear()
         self.phase("ask", check)
-        planned = mine["bootflow_apply_planned"] = self.phase("plan", check)
-        begun = mine["bootflow_apply_begun"] = self.phase("begin", check)
+        planned = self.phase("plan", check)
+        begun = self.phase("begin", check)
         if check and begun["operations"]:
             moving = {"operation": "resize", "follow_file": True, "uuids": begun["operations"]["resize"]}
-            mine["bootflow_move_begun"] = self.task(instance_move, check, phase="begin", **moving)
+            self.task(instance_move, check, phase="begin", **moving)
             self.task(instance_move, check, phase="finish", **moving)
         else:
             self.operate(begun)
@@ -75,12 +78,11 @@ class Fleet:
                 self.world.removed(host, [i["uuid"] for i in self.world.of_host(host, "a")], "a")
             self.world.finish("a")
         if planned["boots"]:
-            accepted = self.task(boot_accept, check, follow_file=True)
-            mine["bootflow_scheduled"] = self.task(boot_schedule, check, follow_file=True)
-            for host in mine["bootflow_scheduled"]["hosts"]:
+            self.task(boot_accept, check, follow_file=True)
+            for host in self.task(boot_schedule, check, follow_file=True)["compute"]:
                 self.world.build(host)
             if not check:
-                self.operate(self.phase("begin", booted=accepted["created"] + accepted["resumed"]))
+                self.operate(self.phase("follow"))
         return self.phase("finish", check)
 
     def operate(self, begun: t.Mapping[str, t.Any]) -> None:
@@ -160,11 +162,11 @@ def test_what_is_deleted_makes_room_in_the_plan_too(fleet: Fleet) -> None:
 def test_guests_that_stopped_by_themselves_are_seen_by_the_plan(fleet: Fleet) -> None:
     fleet.apply(entry("web", state="running"))
     (row,) = fleet.world.rows(tables.instances, tables.instances.c.deleted == "")
-    assert fleet.phase("ask")["hosts"] == [row.host]
+    assert fleet.phase("ask")["ask"] == [row.host]
     fleet.world.time += 60
     domains = [{"uuid": row.uuid, "power_state": states.SHUTDOWN}]
     report = {"reported": True, "compute_node": {"domains": domains}}
-    fleet.hostvars[row.host]["bootflow_reported"] = report
+    leave_report(WorldPorts(fleet.world, "a"), row.host, report)
     fleet.apply(entry("web", state="running"), check=True)
     assert fleet.shown[1:] == ["~ web state stopped -> running: start", "1 to change; 0 as the file has them."]
 
@@ -186,7 +188,7 @@ def test_a_rebuild_where_it_is_allowed(fleet: Fleet) -> None:
     fleet.apply(entry("web"), entry("db"), **images)
     new = {"image": "other", "user_data": "#cloud-config"}
     fleet.variables = {**images, "bootflow_instances": [entry("web", **new, allow=["rebuild"]), entry("db", **new)]}
-    fleet.hostvars["localhost"]["bootflow_apply_planned"] = planned = fleet.phase("plan")
+    planned = fleet.phase("plan")
     assert fleet.shown[-5:] == [
         "! db image tiny -> other: needs rebuild in bootflow_apply_allow (rebuild, replaces the guest's local disks)",
         "! db user_data none -> set: needs rebuild in bootflow_apply_allow (rebuild, replaces the guest's local disks)",
@@ -202,18 +204,17 @@ def test_resizes_to_several_flavors_where_they_are_allowed(fleet: Fleet) -> None
     fleet.apply(entry("web"), entry("db"))
     file = [entry("web", flavor="large"), entry("db", flavor="huge")]
     fleet.variables = {"bootflow_instances": file, "bootflow_apply_allow": ["resize"]}
-    mine = fleet.hostvars["localhost"]
-    planned = mine["bootflow_apply_planned"] = fleet.phase("plan")
+    planned = fleet.phase("plan")
     assert fleet.shown[-3:-1] == [
         "~ db flavor small -> huge: resize, restarts the guest",
         "~ web flavor small -> large: resize, restarts the guest",
     ]
     uuids = {c["name"]: c["uuid"] for c in planned["changes"]}
-    begun = mine["bootflow_apply_begun"] = fleet.phase("begin")
+    begun = fleet.phase("begin")
     assert begun["flavors"] == {uuids["web"]: "large", uuids["db"]: "huge"} == planned["resize"]
     assert sorted(begun["operations"]["resize"]) == sorted(uuids.values())
     moving = {"operation": "resize", "follow_file": True, "uuids": begun["operations"]["resize"]}
-    assert fleet.task(instance_move, phase="check", **moving)["stale_hosts"] == []
+    assert fleet.task(instance_move, phase="check", **moving)["ask"] == []
     moved = fleet.task(instance_move, phase="begin", **moving)
     assert len(moved["instances"]) == 2 and not moved["not_placed"]
     left = fleet.phase("finish")

@@ -14,7 +14,7 @@ from ansible_collections.bootflow.compute.plugins.action import instance_console
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of, run_stage
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 VNC = {"listen": "127.0.0.1", "port": 5901}
@@ -40,17 +40,16 @@ class Fleet:
 
     def play(self, **options: t.Any) -> dict[str, t.Any]:
         chosen = self.task("localhost", "begin", **options)
-        self.hostvars["localhost"][instance_console.CHOSEN] = chosen
         lines = {k: options[k] for k in ("lines",) if k in options}
-        for host in chosen["hosts"]:
-            self.hostvars[host][instance_console.READ] = self.task(host, "work", **lines)
+        for host in chosen["compute"]:
+            self.task(host, "work", **lines)
         return self.task("localhost", "finish")
 
     def task(self, host: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
         ports = WorldPorts(self.world, "o", lambda name, arguments: self.answer(host, name, arguments))
         hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": ["h1", "h2"]}}
         variables = {**self.hostvars[host], **hosts, "inventory_hostname": host}
-        result = action_of(instance_console, ports, variables, phase=phase, **options).act()
+        result = run_stage(action_of(instance_console, ports, variables, phase=phase, **options))
         self.shown = ports.shown[-1] if ports.shown else ""
         return t.cast("dict[str, t.Any]", result)
 
@@ -81,6 +80,8 @@ def test_the_consoles_of_many_hosts(fleet: Fleet) -> None:
     assert found["web-1"]["console"] == ["boot", "login: \x1b[2J"]
     assert "web-1 on %s: active, RUNNING" % fleet.host["web-1"] in fleet.shown and tunnel in fleet.shown
     assert "  | boot\n  | login: \\x1b[2J" in fleet.shown, "a guest does not write on the terminal of people"
+    left = WorldPorts(fleet.world, "o").folder().glob("instance_console.*")
+    assert list(left) == [], "what guests print may be secret"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of, run_stage
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 
@@ -70,13 +70,13 @@ class Play:
         ports.display.display = lambda text, **_how: self.shown.append(text.strip())
 
         def task(module: t.Any, **more: t.Any) -> dict[str, t.Any]:
-            return t.cast("dict[str, t.Any]", action_of(module, ports, variables, check_mode, **more).act())
+            return run_stage(action_of(module, ports, variables, check_mode, **more))
 
-        begun = hostvars["localhost"]["bootflow_deleting"] = task(instance_delete, **options)
-        for host in begun["hosts"]:
+        self.begun = begun = task(instance_delete, **options)
+        for host in begun["compute"]:
             if host not in self.away:
                 variables["inventory_hostname"] = host
-                hostvars[host]["bootflow_removed"] = task(instance_remove)
+                task(instance_remove)
         variables["inventory_hostname"] = "localhost"
         task(instance_delete, phase="removed")
         return task(instance_delete, phase="finish")
@@ -247,7 +247,7 @@ def test_a_deleted_instance_is_off_and_keeps_all_it_has_until_it_is_restored(kee
     result = keeping(names=["web-1"])
     assert (result["deleted"], result["soft_deleted"], result["left"]) == ([], ["web-1"], [])
     assert keeping.shown == ["Deleted, can be restored for 3600 s: web-1"]
-    assert keeping.hostvars["localhost"]["bootflow_deleting"]["diff"]["after"] == would + "\n"
+    assert keeping.begun["diff"]["after"] == would + "\n"
     now = of(world, "web-1")
     assert (now.vm_state, now.task_state, now.power_state, now.host) == (
         states.SOFT_DELETED,
@@ -314,7 +314,7 @@ def test_a_restore_whose_run_died(keeping: Play, power_state: int) -> None:
         operation.begin(tx.for_run(world.context("r")), OPERATIONS["restore"], chosen, ("h1", "h2"))
     world.time += 100_000
     with world.ledger.write() as tx:
-        recovery.settle(tx.for_run(world.context("s")), row.host, {row.uuid: power_state}, world.time)
+        recovery.settle_operations(tx.for_run(world.context("s")), row.host, {row.uuid: power_state}, world.time)
     runs = power_state == states.RUNNING
     now = of(world, "web-1")
     assert now.vm_state == (states.ACTIVE if runs else states.SOFT_DELETED)
@@ -379,7 +379,7 @@ def test_a_guest_that_cannot_be_shut_off(keeping: Play, how: str) -> None:
         assert row.task_state == states.SOFT_DELETING
         world.time += 100_000  # the run is dead
         with world.ledger.write() as tx:
-            recovery.settle(tx.for_run(world.context("s")), host, {row.uuid: states.SHUTDOWN}, world.time)
+            recovery.settle_operations(tx.for_run(world.context("s")), host, {row.uuid: states.SHUTDOWN}, world.time)
         assert of(world, "web-1").vm_state == states.SOFT_DELETED
     keeping.bad, keeping.broken, keeping.away = set(), False, set()
     assert keeping(names=["web-1"])["soft_deleted"] == ["web-1"]

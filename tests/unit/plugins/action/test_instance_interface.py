@@ -19,8 +19,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.e
 from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.interface_outcomes import stays_in_ledger
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import interfaces
-from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.interfaces import BEGUN, item_of
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.plugins.plugin_utils.devices.interfaces import item_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import (
+    WorldPorts,
+    action_of,
+    limit_run,
+    results_of,
+    run_stage,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, network
 
 
@@ -69,23 +75,24 @@ class Host:
         with self.world.ledger.write() as tx:
             mine = tx.for_run(self.world.context("a"))
             begun = interfaces.begin_attach(mine, [entry], self.world.networks, None, ["h1"], {})
-        (found,) = begun.found
-        work = {"h1": [item_of(found, True)]}
-        hostvars = {"localhost": {BEGUN: {"work": work}}, "h1": {}}
+        (found,) = begun.interfaces
+        items = [item_of(found, True)]
+        hostvars: dict[str, dict[str, t.Any]] = {"localhost": {}, "h1": {}}
         groups = {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]}
         variables = {"inventory_hostname": "h1", "groups": groups, "hostvars": hostvars}
         options = {"operation": "attach_interface", "phase": "work", "interfaces": []}
         ports = WorldPorts(self.world, "a", self.module)
-        return found.port.id, action_of(instance_interface, ports, variables, **options).act()
+        results_of(ports, "instance_interface").leave("begin", "localhost", {"interfaces": items})
+        return found.port.id, run_stage(action_of(instance_interface, ports, variables, **options))
 
     def detach(self) -> None:
         """Another run does all of it: the guest does not have the interface yet."""
         entry = NamedInterface("interfaces[0]", self.uuid, network="net-2")
         with self.world.ledger.write() as tx:
             other = tx.for_run(self.world.context("b"))
-            (found,) = interfaces.begin_detach(other, [entry], self.world.networks, None, ["h1"]).found
+            (found,) = interfaces.begin_detach(other, [entry], self.world.networks, None, ["h1"]).interfaces
         with self.world.ledger.write() as tx:
-            interfaces.gone(tx.for_run(self.world.context("b")), [found.port.id], "h1")
+            interfaces.free_addresses(tx.for_run(self.world.context("b")), [found.port.id], "h1")
 
 
 @pytest.fixture
@@ -96,8 +103,12 @@ def host(world: World) -> Host:
 
 
 def test_a_limit_that_leaves_out_its_host_is_refused(host: Host) -> None:
-    hostvars = {"localhost": {"bootflow_ledger_opened": {"run_limit": ["localhost", "h2"]}}, "h1": {}}
-    variables = {"hostvars": hostvars, "groups": {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]}}
+    ports = WorldPorts(host.world, "a", host.module)
+    limit_run(ports, ["localhost", "h2"])
+    variables = {
+        "hostvars": {"localhost": {}, "h1": {}},
+        "groups": {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]},
+    }
     options = {
         "operation": "attach_interface",
         "phase": "begin",
@@ -114,7 +125,7 @@ def test_a_limit_that_leaves_out_its_host_is_refused(host: Host) -> None:
     }
     before = host.world.everything()
     with pytest.raises(errors.InvalidInput, match="the limit of this run leaves out h1"):
-        action_of(instance_interface, WorldPorts(host.world, "a", host.module), variables, **options).act()
+        action_of(instance_interface, ports, variables, **options).act()
     assert host.world.everything() == before
 
 
@@ -124,20 +135,20 @@ def test_an_interface_that_another_run_detaches_before_the_guest_has_it(host: Ho
     host.meanwhile, host.dies = host.detach, silent
     port, result = host.attach()
     assert host.has == set() and host.world.addresses() == ["10.0.1.10"]
-    assert not result["changed"] and result["problems"][port]["code"] == "Conflict"
+    assert not result["changed"] and result["outcomes"][port]["error"]["code"] == "Conflict"
     assert (
         "another run detached the interface 10.0.2.10 of network net-2, instance web"
-        in result["problems"][port]["message"]
+        in result["outcomes"][port]["error"]["message"]
     )
 
 
 def test_a_guest_that_keeps_such_an_interface(host: Host) -> None:
     host.meanwhile, host.keeps = host.detach, True
     port, result = host.attach()
-    assert len(host.has) == 1 and "does not let go of it" in result["problems"][port]["message"]
-    assert "bootflow_reboot_type: HARD" in result["problems"][port]["remedy"]
+    assert len(host.has) == 1 and "does not let go of it" in result["outcomes"][port]["error"]["message"]
+    assert "bootflow_reboot_type: HARD" in result["outcomes"][port]["error"]["remedy"]
 
 
 def test_an_interface_that_nobody_detaches(host: Host) -> None:
     port, result = host.attach()
-    assert (result["done"], result["problems"], len(host.has)) == ([port], {}, 1)
+    assert (result["outcomes"], len(host.has)) == ({port: {"changed": True, "error": None}}, 1)

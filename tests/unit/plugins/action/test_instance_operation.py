@@ -18,9 +18,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.operation import BEGUN, OPERATED
-from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import host_reports
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.stage_results import StageResults
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import (
+    WorldPorts,
+    action_of,
+    leave_report,
+    results_of,
+    run_stage,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
 
 POWER = {
@@ -52,12 +57,15 @@ class Fleet:
         self.shown: list[str] = []
         self.very_verbose: list[str] = []
 
+    @property
+    def results(self) -> StageResults:
+        return results_of(WorldPorts(self.world, self.run), "instance_operation")
+
     def play(self, operation: str, **options: t.Any) -> dict[str, t.Any]:
         kind = {k: options[k] for k in ("reboot_type",) if k in options}
         begun = self.task("localhost", operation, "begin", **options)
-        self.hostvars["localhost"][BEGUN] = begun
-        for host in begun["hosts"]:
-            self.hostvars[host][OPERATED] = self.task(host, operation, "work", **kind)
+        for host in begun["compute"]:
+            self.task(host, operation, "work", **kind)
         return self.task("localhost", operation, "finish", **kind)
 
     def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
@@ -68,7 +76,7 @@ class Fleet:
         variables = {**self.hostvars[host], **hosts, "inventory_hostname": host}
         options = {"operation": operation, "phase": phase, **options}
         return t.cast(
-            "dict[str, t.Any]", action_of(instance_operation, ports, variables, self.check_mode, **options).act()
+            "dict[str, t.Any]", run_stage(action_of(instance_operation, ports, variables, self.check_mode, **options))
         )
 
     def answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -120,13 +128,15 @@ def test_hosts_of_what_seems_to_be_done_are_asked_and_check_mode_follows_what_th
     names = ["web-1", "web-2"]
     before = fleet.world.everything()
     asked = fleet.task("localhost", "start", "begin", names=names, ask=True)
-    assert asked["ask"] == ["h1", "h2"] and asked["hosts"] == [] and not asked["changed"]
+    assert asked["ask"] == ["h1", "h2"] and asked["compute"] == [] and not asked["changed"]
     assert fleet.world.everything() == before, "nothing is begun"
     with pytest.raises(errors.InvalidInput, match="no instance is selected"):
         fleet.task("localhost", "start", "begin", ask=True)
     (row,) = (r for r in fleet.world.rows(tables.instances) if r.display_name == "web-1")
     domains = [{"uuid": row.uuid, "power_state": states.SHUTDOWN}]
-    fleet.hostvars[row.host]["bootflow_reported"] = {"reported": True, "compute_node": {"domains": domains}}
+    leave_report(
+        WorldPorts(fleet.world, fleet.run), str(row.host), {"reported": True, "compute_node": {"domains": domains}}
+    )
     fleet.check_mode = True
     fleet.world.time += 1
     before = fleet.world.everything()
@@ -139,19 +149,23 @@ def test_hosts_of_what_seems_to_be_done_are_asked_and_check_mode_follows_what_th
 def test_where_no_host_is_to_be_asked_it_begins(fleet: Fleet, operation: str) -> None:
     """A reboot is never done already."""
     begun = fleet.task("localhost", operation, "begin", names=["web-1", "web-2"], ask=True)
-    assert begun["ask"] == [] and begun["hosts"] == ["h1", "h2"] and set(begun["work"]) == {"h1", "h2"}
+    assert (
+        begun["ask"] == []
+        and begun["compute"] == ["h1", "h2"]
+        and {i["host"] for i in begun["instances"]} == {"h1", "h2"}
+    )
 
 
 def test_hosts_where_a_run_died_are_asked_first(fleet: Fleet) -> None:
     opening = {"open_ledger": True, "ask": True}
-    assert fleet.task("localhost", "stop", "begin", names=["web-1"], **opening)["hosts"]
+    assert fleet.task("localhost", "stop", "begin", names=["web-1"], **opening)["compute"]
     (host,) = {r.host for r in fleet.world.rows(tables.instances) if r.display_name == "web-1"}
     fleet.world.time += 10_000
     fleet.run = "p"
     for options in ({"names": ["web-2"]}, {}):
         begun = fleet.task("localhost", "stop", "begin", **options, **opening)
-        assert begun["ask"] == [host] and begun["hosts"] == [] and not begun["changed"] and not begun["diff"]
-    assert fleet.task("localhost", "stop", "begin", names=["web-2"])["hosts"]
+        assert begun["ask"] == [host] and begun["compute"] == [] and not begun["changed"] and not begun["diff"]
+    assert fleet.task("localhost", "stop", "begin", names=["web-2"])["compute"]
 
 
 def test_the_ledger_is_made_before_it_begins(fleet: Fleet, tmp_path: pathlib.Path) -> None:
@@ -167,7 +181,7 @@ def test_the_ledger_is_made_before_it_begins(fleet: Fleet, tmp_path: pathlib.Pat
     url = "sqlite:///%s/ledger.db" % folder
 
     def begin(check_mode: bool) -> t.Any:
-        return action_of(instance_operation, ports, variables, check_mode, ledger_url=url, **options).act()
+        return run_stage(action_of(instance_operation, ports, variables, check_mode, ledger_url=url, **options))
 
     assert begin(check_mode=True)["changed"] and not list(folder.iterdir())
     assert ports.shown[0].lstrip().startswith("Would create the ledger %s, revision " % url)
@@ -246,7 +260,7 @@ def test_an_instance_whose_domain_is_gone_is_off(fleet: Fleet) -> None:
 
 def test_where_nothing_could_begin_its_error_is_all_that_is_told(fleet: Fleet) -> None:
     """apply goes on then, and its end comes to the finish."""
-    fleet.hostvars["localhost"]["bootflow_operation_begun"] = {"failed": True, "error_code": "InstanceBusy"}
+    fleet.results.leave("begin", "localhost", {"failed": True})
     assert fleet.task("localhost", "stop", "finish")["instances"] == [] and fleet.shown == []
 
 
@@ -263,13 +277,12 @@ def test_one_fails_and_the_others_do_not(fleet: Fleet) -> None:
 
 
 def test_a_host_that_returns_nothing(fleet: Fleet) -> None:
-    begun = fleet.task("localhost", "stop", "begin", names=["web-1"])
-    fleet.hostvars["localhost"][BEGUN] = begun
-    (host,) = begun["hosts"]
-    fleet.hostvars[host][OPERATED] = {"operation": "start", "outcomes": {}}
-    result = fleet.task("localhost", "stop", "finish")
+    """The result of an earlier operation of the run is not taken for its answer."""
+    fleet.play("stop", names=["web-1"])
+    fleet.task("localhost", "start", "begin", names=["web-1"])
+    result = fleet.task("localhost", "start", "finish")
     assert "returned no result" in result["msg"]
-    assert vm_states(fleet.world)["web-1"] == (states.ACTIVE, None)
+    assert vm_states(fleet.world)["web-1"] == (states.STOPPED, None)
 
 
 def test_a_guest_that_lost_its_power_is_told(fleet: Fleet) -> None:
@@ -446,7 +459,7 @@ def test_the_table_has_the_power_state_that_is_known(fleet: Fleet) -> None:
     assert fleet.shown[-1].split()[-5:] == ["paused", "PAUSED", "nothing", "to", "do"]
     (host,) = {r.host for r in fleet.world.rows(tables.instances) if r.display_name == "web-1"}
     gone = errors.HostUnreachable(host=host, reason="no route")
-    fleet.hostvars[host][host_reports.REPORTED] = {"reported": False, "error": gone.as_dict()}
+    leave_report(WorldPorts(fleet.world, fleet.run), host, {"reported": False, "error": gone.as_dict()})
     fleet.play("pause", names=["web-1"])
     assert fleet.shown[-1].rstrip().endswith("its host did not answer"), "nobody knows what its guest does"
 
@@ -454,10 +467,10 @@ def test_the_table_has_the_power_state_that_is_known(fleet: Fleet) -> None:
 @pytest.mark.parametrize("operation", ["rebuild", "stop"])
 def test_a_limit_that_leaves_out_a_host_is_refused_before_anything_begins(fleet: Fleet, operation: str) -> None:
     """Ansible would skip the tasks there: a rebuild would be in error with its guest as it was."""
-    fleet.hostvars["localhost"][BEGUN] = {"ask": ["h1"], "run_limit": ["localhost", "h1"]}
+    fleet.results.leave("begin", "localhost", {"ask": ["h1"], "run_limit": ["localhost", "h1"]})
     rows = {r.host: r.display_name for r in fleet.world.rows(tables.instances)}
     before = fleet.world.everything()
     with pytest.raises(errors.InvalidInput, match="the limit of this run leaves out h2") as caught:
         fleet.task("localhost", operation, "begin", names=["web-1", "web-2"])
     assert "Add these hosts to the limit" in caught.value.remedy and fleet.world.everything() == before
-    assert fleet.task("localhost", operation, "begin", names=[rows["h1"]])["hosts"] == ["h1"]
+    assert fleet.task("localhost", operation, "begin", names=[rows["h1"]])["compute"] == ["h1"]

@@ -37,9 +37,9 @@ class Telling(Fleet):
 
     def play(self, operation: str, silent: bool = False) -> dict[str, t.Any]:
         options = {"operation": operation}
-        begun = self.told(intervene.BEGUN, self.stage(intervene, "begin", names=["web"], **options))
+        begun = self.stage(intervene, "begin", names=["web"], **options)
         for host in () if silent else begun["sources"]:
-            self.told(intervene.DONE, self.stage(intervene, "work", host, **options), host)
+            self.stage(intervene, "work", host, **options)
         return self.stage(intervene, "finish", **options)
 
 

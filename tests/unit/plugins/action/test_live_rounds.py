@@ -15,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import live_life
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, results_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 from .test_moves import Fleet
@@ -28,36 +29,36 @@ class Rounds(Fleet):
     """Guests on h1; ``refuses`` has what hosts say of each guest."""
 
     def begin(self, names: t.Sequence[str] = ("web",), **options: t.Any) -> dict[str, t.Any]:
-        return self.told(live.BEGUN, self.stage(live, "begin", names=list(names), **options))
+        return self.stage(live, "begin", names=list(names), **options)
 
     def play(self, refuses: t.Mapping[str, t.Any], cleaned: bool = True, **options: t.Any) -> dict[str, t.Any]:
         """A round: the guests that are not refused go over. Returns what ``switch`` said."""
-        begun = self.hostvars["localhost"][live.BEGUN]
+        begun = results_of(WorldPorts(self.world, "o"), "instance_live_migrate").begun()
         items = begun["instances"]
         said = {"attempt": begun["attempt"]}
 
-        def tell(name: str, phase: str, end: str, answer: t.Callable[[t.Any], dict[str, t.Any]]) -> None:
+        def tell(phase: str, end: str, answer: t.Callable[[t.Any], dict[str, t.Any]]) -> None:
             for host in {i[end] for i in items}:
                 mine = {i["uuid"]: answer(i) for i in items if i[end] == host}
-                self.told(name, {"phase": phase, "outcomes": mine, **said}, host)
+                self.leave(live, {"phase": phase, "outcomes": mine, **said}, host)
 
-        tell(live.LOOKED, "look", "source", lambda i: {"guest": {}, "error": None})
-        tell(live.PREPARED, "prepare", "destination", lambda i: {"error": refuses.get(i["destination"])})
+        tell("look", "source", lambda i: {"guest": {}, "error": None})
+        tell("prepare", "destination", lambda i: {"error": refuses.get(i["destination"])})
         over = [i["uuid"] for i in items if not refuses.get(i["destination"])]
         if over:
             ledger = self.world.ledger
             with ledger.write() as tx:
                 live_life.mark_running(tx.for_run(self.world.context("o")), over)
         stats = {"seconds": 1.0, "downtime": 0.1, "transferred": 5 << 20, "power_state": states.RUNNING}
-        tell(live.MIGRATED, "migrate", "source", lambda i: {**stats, "error": None})
-        switched = self.told(live.SWITCHED, self.stage(live, "switch", **options))
+        tell("migrate", "source", lambda i: {**stats, "error": None})
+        switched = self.stage(live, "switch", **options)
         here = {"power_state": states.RUNNING}
-        tell(live.SETTLED, "settle", "destination", lambda i: here if i["uuid"] in over else {"cleaned": cleaned})
-        tell(live.CLEANED, "clean", "source", lambda i: {"cleaned": True} if i["uuid"] in over else here)
+        tell("settle", "destination", lambda i: here if i["uuid"] in over else {"cleaned": cleaned})
+        tell("clean", "source", lambda i: {"cleaned": True} if i["uuid"] in over else here)
         return switched
 
     def again(self, **options: t.Any) -> dict[str, t.Any]:
-        return self.told(live.BEGUN, self.stage(live, "again", **options))
+        return self.stage(live, "again", **options)
 
 
 @pytest.fixture
@@ -159,7 +160,8 @@ def test_a_guest_whose_host_may_keep_its_volumes_is_not_tried_again(fleet: Round
     (item,) = fleet.begin()["instances"]
     first, uuid = item["destination"], item["uuid"]
     fleet.play({first: CPU}, cleaned=False)
-    (before,) = fleet.hostvars["localhost"][live.BEGUN]["instances"]
-    before["volumes"] = True
+    results = results_of(WorldPorts(fleet.world, "o"), "instance_live_migrate")
+    begun = results.begun()
+    results.leave("begin", "localhost", {**begun, "instances": [{**begun["instances"][0], "volumes": True}]})
     assert fleet.again()["instances"] == []
     assert fleet.world.state(uuid)[:2] == ("active", None) and (uuid, first) in fleet.world.cleanups()

@@ -24,10 +24,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import LEASE_SECONDS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.cleaning import clean_host
-from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.operation import BEGUN, OPERATED
 from ansible_collections.bootflow.compute.plugins.plugin_utils.run import time_limits
-from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import host_reports
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import (
+    WorldPorts,
+    action_of,
+    leave_report,
+    results_of,
+    run_stage,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 from .test_boot_build import Boot
@@ -75,7 +79,9 @@ def deletes(world: World, soft: bool = False, ends: bool = True) -> t.Callable[[
         if soft:
             off = delete.Outcome(states.SHUTDOWN)
             with world.ledger.write() as tx:
-                delete.removed(tx.for_run(world.context("d")), {}, {}, powered_off={r.uuid: off for r in begun.kept})
+                delete.removed(
+                    tx.for_run(world.context("d")), {}, {}, powered_off={r.uuid: off for r in begun.soft_deleted}
+                )
         elif ends:
             assert world.finish() == (["web"], [])
 
@@ -147,18 +153,17 @@ def settles(world: World, host: str = "h1", power_state: int = states.RUNNING) -
     world.time += LONG
     with world.ledger.write() as tx:
         uuid = next(r.uuid for r in instances.select_live(tx.for_run(world.context("z")), names=["web"]))
-        settled = recovery.settle(tx.for_run(world.context("z")), host, {uuid: power_state}, world.time)
+        settled = recovery.settle_operations(tx.for_run(world.context("z")), host, {uuid: power_state}, world.time)
     assert settled.keys() == {uuid}
 
 
 @pytest.mark.parametrize("operation", ["stop", "pause", "rebuild", "reboot"])
 def test_a_run_that_was_believed_dead_leaves_alone_what_it_has_lost(hosts: Hosts, operation: str) -> None:
     world = hosts.world
-    begun = hosts.task("localhost", operation, "begin", names=["web"])
-    hosts.hostvars["localhost"][BEGUN] = begun
+    hosts.task("localhost", operation, "begin", names=["web"])
     settles(world)
     before = row_of(world, "web")
-    hosts.hostvars["h1"][OPERATED] = hosts.task("h1", operation, "work")
+    hosts.task("h1", operation, "work")
     assert hosts.did == [] and hosts.asked == []
     done = hosts.task("localhost", operation, "finish")
     assert [i["error"]["code"] for i in done["failed_items"]] == ["UnexpectedTaskStateError"]
@@ -250,15 +255,14 @@ def test_a_cleanup_that_wakes_up_when_the_instance_has_come_back(hosts: Hosts, m
 def test_a_run_of_many_short_tasks_keeps_its_lease(hosts: Hosts) -> None:
     """None of them is long enough to renew it while it works, all of them are longer than a lease."""
     world = hosts.world
-    begun = hosts.task("localhost", "stop", "begin", names=["web"])
-    hosts.hostvars["localhost"][BEGUN] = begun
+    hosts.task("localhost", "stop", "begin", names=["web"])
     for _task in range(4):
         world.time += 0.9 * LEASE_SECONDS / 2
         hosts.task("h2", "stop", "work")
     with world.ledger.read() as tx:
         run = row_of(world, "web").run_id
         assert not runs.dead_among(tx.for_run(world.context("z")), [run])
-    hosts.hostvars["h1"][OPERATED] = hosts.task("h1", "stop", "work")
+    hosts.task("h1", "stop", "work")
     assert not hosts.task("localhost", "stop", "finish").get("failed_items")
     assert row_of(world, "web").vm_state == states.STOPPED
 
@@ -272,7 +276,12 @@ class Moves(Hosts):
         groups = {"bootflow_compute": ["h1", "h2"], "all": ["h1", "h2"]}
         variables = {"hostvars": self.hostvars, "groups": groups, "inventory_hostname": host, **self.hostvars[host]}
         action = action_of(instance_move, ports, variables, operation=operation, phase=phase, **options)
-        return t.cast("dict[str, t.Any]", action.act())
+        return run_stage(action)
+
+    def leave(self, **results: dict[str, t.Any]) -> None:
+        """Leave results of stages of the controller."""
+        for stage, result in results.items():
+            results_of(WorldPorts(self.world, "m"), "instance_move").leave(stage, "localhost", result)
 
 
 @pytest.fixture
@@ -287,7 +296,7 @@ def moved(world: World) -> Moves:
     with world.ledger.write() as tx:
         cold_life.switch(tx.for_run(world.context("m")), [uuid])
     moves = Moves(world)
-    moves.hostvars["h1"][host_reports.REPORTED] = {"reported": True}
+    leave_report(WorldPorts(world, "m"), "h1", {"reported": True})
     return moves
 
 
@@ -300,7 +309,7 @@ def item(world: World) -> dict[str, t.Any]:
     row = row_of(world, "web")
     return {
         "uuid": row.uuid, "name": "web", "domain": row.domain_name, "source": "h1", "destination": "h2", "runs": True,
-        "disks": {"sizes": {}, "made": [], "left": []}, "files": True, "details": {}, "vm_state": "active", "disk_changes": [],
+        "disks": {"sizes": {}, "made": [], "left_behind": []}, "files": True, "details": {}, "vm_state": "active", "disk_changes": [],
         "made_for": "m-1",
     }  # fmt: skip
 
@@ -313,10 +322,8 @@ def test_a_move_that_wakes_up_when_it_is_confirmed_takes_nothing_from_the_only_h
     settles(world, "h2")
     confirms(world)
     assert world.state(its["uuid"]) == ("active", None, "h2")
-    moved.hostvars["localhost"][instance_move.BEGUN] = {"instances": [its]}
-    moved.hostvars["localhost"][instance_move.SWITCHED] = {
-        "to_settle": [its["uuid"]], "switched": [its["uuid"]], "lost": [], "problems": {},
-    }  # fmt: skip
+    switched = {"to_settle": [its["uuid"]], "switched": [its["uuid"]], "lost": [], "problems": {}}
+    moved.leave(begin={"instances": [its]}, switch=switched)
     settled = moved.move("h2", "migrate", "settle")
     assert moved.did == [] and moved.removed == []
     assert not settled["outcomes"][its["uuid"]]["cleaned"]
@@ -332,13 +339,12 @@ def test_a_revert_that_wakes_up_when_the_move_is_confirmed(moved: Moves) -> None
         )
         assert not done
     begun = moved.move("localhost", "revert_resize", "begin", names=["web"])
-    moved.hostvars["localhost"][instance_move.BEGUN] = begun
-    moved.hostvars["localhost"][instance_move.SWITCHED] = moved.move("localhost", "revert_resize", "switch")
+    moved.move("localhost", "revert_resize", "switch")
     settles(world, "h2")
     confirms(world)
-    moved.hostvars["h2"][instance_move.SETTLED] = moved.move("h2", "revert_resize", "settle")
+    moved.move("h2", "revert_resize", "settle")
     assert moved.did == [] and moved.removed == []
-    moved.hostvars["localhost"][instance_move.WENT_BACK] = back = moved.move("localhost", "revert_resize", "back")
+    back = moved.move("localhost", "revert_resize", "back")
     assert not back["start"] and not back["reconnect"]
     failed = moved.move("localhost", "revert_resize", "finish")
     assert failed["failed_items"] and world.state(begun["instances"][0]["uuid"]) == ("active", None, "h2")
@@ -352,13 +358,12 @@ def test_a_revert_that_nobody_disturbs_cleans_the_new_host_and_starts_the_guest_
         assert not cold_life.finish(
             tx.for_run(world.context("m")), cold_life.MIGRATE, {uuid: cold_life.Result(states.RUNNING)}
         )
-    variables = moved.hostvars["localhost"]
-    variables[instance_move.BEGUN] = moved.move("localhost", "revert_resize", "begin", names=["web"])
-    variables[instance_move.SWITCHED] = moved.move("localhost", "revert_resize", "switch")
-    moved.hostvars["h2"][instance_move.SETTLED] = settled = moved.move("h2", "revert_resize", "settle")
+    moved.move("localhost", "revert_resize", "begin", names=["web"])
+    moved.move("localhost", "revert_resize", "switch")
+    settled = moved.move("h2", "revert_resize", "settle")
     assert moved.did == [("instance_cleanup", uuid)] and settled["outcomes"][uuid]["cleaned"]
-    variables[instance_move.WENT_BACK] = moved.move("localhost", "revert_resize", "back")
-    moved.hostvars["h1"][instance_move.RETURNED] = moved.move("h1", "revert_resize", "return")
+    moved.move("localhost", "revert_resize", "back")
+    moved.move("h1", "revert_resize", "return")
     assert [(host, state, a["uuid"]) for host, state, a in moved.asked] == [("h1", "running", uuid)]
     assert "failed" not in moved.move("localhost", "revert_resize", "finish")
     assert world.state(uuid) == ("active", None, "h1") and world.claims() == {(uuid, "h1")} and not world.cleanups()
@@ -377,16 +382,15 @@ def test_a_guest_that_comes_back_does_not_have_a_volume_that_was_detached_meanwh
     with world.ledger.write() as tx:
         history.start_actions(tx.for_run(world.context("v")), [uuid], "detach_volume", "req", "default", "ann")
     world.time += 10
-    variables = moved.hostvars["localhost"]
-    variables[instance_move.BEGUN] = moved.move("localhost", "revert_resize", "begin", names=["web"])
-    variables[instance_move.SWITCHED] = moved.move("localhost", "revert_resize", "switch")
-    moved.hostvars["h2"][instance_move.SETTLED] = moved.move("h2", "revert_resize", "settle")
-    variables[instance_move.WENT_BACK] = moved.move("localhost", "revert_resize", "back")
+    moved.move("localhost", "revert_resize", "begin", names=["web"])
+    moved.move("localhost", "revert_resize", "switch")
+    moved.move("h2", "revert_resize", "settle")
+    moved.move("localhost", "revert_resize", "back")
     if dies:
         settles(world, "h1", power_state=states.SHUTDOWN)
         assert not moved.play("start", names=["web"]).get("failed_items")
     else:
-        moved.hostvars["h1"][instance_move.RETURNED] = moved.move("h1", "revert_resize", "return")
+        moved.move("h1", "revert_resize", "return")
         assert "failed" not in moved.move("localhost", "revert_resize", "finish")
     assert moved.did == [("instance_cleanup", uuid), ("domain", uuid)], "it is defined again, and not started as it was"
     assert moved.asked == [] and world.state(uuid) == ("active", None, "h1")
@@ -395,10 +399,8 @@ def test_a_guest_that_comes_back_does_not_have_a_volume_that_was_detached_meanwh
 def test_a_move_whose_instance_is_deleted_leaves_nothing_on_its_new_host(moved: Moves) -> None:
     world = moved.world
     its = item(world)
-    moved.hostvars["localhost"][instance_move.BEGUN] = {"instances": [its]}
-    moved.hostvars["localhost"][instance_move.SWITCHED] = {
-        "to_settle": [its["uuid"]], "switched": [its["uuid"]], "lost": [], "problems": {},
-    }  # fmt: skip
+    switched = {"to_settle": [its["uuid"]], "switched": [its["uuid"]], "lost": [], "problems": {}}
+    moved.leave(begin={"instances": [its]}, switch=switched)
     moved.meanwhile = ("domain", deletes(world))
     moved.move("h2", "migrate", "settle")
     assert moved.did[-1] == ("instance_cleanup", its["uuid"]) and not world.cleanups() and not world.claims()

@@ -26,7 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transac
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volumes import volume_texts
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of, results_of, run_stage
 from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 from ansible_collections.bootflow.compute.tests.unit.worlds.volume_world import VolumeWorld
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.hypothesis
 
 UUID = "6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d01"
 IQN = "iqn.2010-10.org.openstack:volume-" + UUID
-EVERYTHING = fleet.Needs(numa=True, devices=True, instances=True, metrics=True)
+EVERYTHING = fleet.Needs(numa=True, devices=True, instances=True, metrics=True, networks=True)
 
 NODE: dict[str, t.Any] = {
     "hypervisor_hostname": "h2",
@@ -95,6 +95,10 @@ NODE: dict[str, t.Any] = {
     "uefi": True,
     "initiator": "iqn.1993-08.org.debian:01:h2",
     "qemu_iscsi": False,
+    "networks": {
+        "bridge": [{"name": "br0", "active": True}],
+        "network": [{"name": "default", "active": True, "autostart": False}],
+    },
     "stats": {"disk_backend": "qcow2"},
     "virt_type": "kvm",
     "virt_type_reason": "a guest ran",
@@ -281,10 +285,10 @@ def _accepted(world: World, tx: Transaction) -> list[str]:
 def _audited(world: World, answer: dict[str, t.Any], lie: str) -> None:
     hosts = variables("h2")
     ports = WorldPorts(world, "a", lambda _name, _arguments: answer)
-    inspected = action_of(audit, ports, hosts, phase="inspect").act()
+    results_of(ports, "audit").leave("begin", "localhost", {})
+    inspected = run_stage(action_of(audit, ports, hosts, phase="inspect"))
     assert not inspected["inspected"], lie
-    hosts["hostvars"]["h2"]["bootflow_inspected"] = inspected
-    repaired = action_of(audit, ports, {**hosts, "inventory_hostname": "localhost"}, True, phase="repair").act()
+    repaired = run_stage(action_of(audit, ports, {**hosts, "inventory_hostname": "localhost"}, True, phase="repair"))
     assert [f["host"] for f in repaired["findings"] if f["kind"] == HOST_UNREACHABLE] == ["h2"], (lie, repaired)
 
 
@@ -300,7 +304,8 @@ def test_a_lying_storage_host_is_left_out_and_everybody_elses_volumes_are_placed
         said(result, ports.warnings, lie)
         _makes_volumes(vworld, lie)
         if not result["reported"]:
-            inspected = action_of(audit, ports, variables("s2"), phase="inspect").act()
+            results_of(ports, "audit").leave("begin", "localhost", {})
+            inspected = run_stage(action_of(audit, ports, variables("s2"), phase="inspect"))
             assert not inspected["storage"]["inspected"], lie
     assert left_out > len(lying) / 2
     ports = WorldPorts(vworld, "a", lambda _name, _arguments: copy.deepcopy(STORAGE))

@@ -77,6 +77,7 @@ ANSWERS: dict[str, dict[str, t.Any]] = {
     },
     "domain_migration.intervene": {"outcomes": {UUID: {**GOOD, "total": 2**33, "remaining": 0}, "b": BAD}},
     "domain_password": {"outcomes": {UUID: {**GOOD, "power_state": 1}, "b": BAD}},
+    "domain_quiesce": {"outcomes": {UUID: {**GOOD, "power_state": 1, "quiesced": True, "token": "x"}, "b": BAD}},
     "domain_interface": {"outcomes": {UUID: GOOD, "b": BAD}},  # as of any module without shapes of its own
     "domain_rescue": {
         "outcomes": {
@@ -100,6 +101,15 @@ ANSWERS: dict[str, dict[str, t.Any]] = {
         }
     },
     "instance_cleanup": {"outcomes": {UUID: GOOD, "b": BAD}},
+    "instance_snapshot": {
+        "outcomes": {
+            UUID: {**GOOD, "power_state": 1, "disk_format": "raw", "size": 5, "checksum": "a" * 64, "path": "/x"},
+            "b": BAD,
+        }
+    },
+    "volume_lvm_image": {
+        "outcomes": {UUID: {**GOOD, "disk_format": "raw", "size": 5, "checksum": "a" * 64, "path": "/x"}, "b": BAD}
+    },
     "volume_lvm": {
         "outcomes": {UUID: {**GOOD, "name": "v", "path": "/dev/x", "size": 5}, "b": BAD},
         "backend": BACKEND,

@@ -93,7 +93,7 @@ def words_of_a_boot(
 
     created = task(boot_accept)["created"]
     for number in (1, 2):
-        for host in task(boot_schedule, round=number)["hosts"]:
+        for host in task(boot_schedule, round=number)["compute"]:
             task(boot_build, host)
     return str(task(boot_report, uuids=created)["msg"])
 

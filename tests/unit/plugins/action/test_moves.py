@@ -17,7 +17,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold_life, revert
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import (
+    WorldPorts,
+    action_of,
+    leave_report,
+    limit_run,
+    results_of,
+    run_stage,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -35,23 +42,28 @@ class Fleet:
         self.asked: list[str] = []  # modules
         self.check_mode = False
 
+    @property
+    def ports(self) -> WorldPorts:
+        return WorldPorts(self.world, "o", self.answer)
+
     def stage(self, module: t.Any, phase: str, host: str = "localhost", **options: t.Any) -> dict[str, t.Any]:
-        ports = WorldPorts(self.world, "o", self.answer)
+        ports = self.ports
         ports.display.display = lambda text, **_how: self.shown.extend(text.strip().splitlines())
         names = list(self.hosts)
         hosts = {"hostvars": self.hostvars, "groups": {"bootflow_compute": names, "all": [*names, "s1"]}}
         variables = {**self.hostvars[host], **hosts, "inventory_hostname": host, "ansible_play_hosts_all": names}
         return t.cast(
-            "dict[str, t.Any]", action_of(module, ports, variables, self.check_mode, phase=phase, **options).act()
+            "dict[str, t.Any]", run_stage(action_of(module, ports, variables, self.check_mode, phase=phase, **options))
         )
+
+    def leave(self, module: t.Any, result: dict[str, t.Any], host: str = "localhost") -> None:
+        """Leave ``result`` as that of a stage of ``host``."""
+        family = module.__name__.rpartition(".")[2]
+        results_of(WorldPorts(self.world, "o"), family).leave(result["phase"], host, result)
 
     def answer(self, name: str, _arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         self.asked.append(name)
         raise ZeroDivisionError(name)
-
-    def told(self, registered: str, result: dict[str, t.Any], host: str = "localhost") -> dict[str, t.Any]:
-        self.hostvars[host][registered] = result
-        return result
 
 
 @pytest.fixture
@@ -65,13 +77,13 @@ def fleet(world: World) -> Fleet:
 
 def test_an_instance_stays_whose_host_says_nothing_of_its_cold_migration(fleet: Fleet) -> None:
     (row,) = fleet.world.rows(tables.instances)
-    assert fleet.stage(instance_move, "check", **COLD, names=["web"])["stale_hosts"] == []
-    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
+    assert fleet.stage(instance_move, "check", **COLD, names=["web"])["ask"] == []
+    begun = fleet.stage(instance_move, "begin", **COLD, names=["web"])
     (item,) = begun["instances"]
     assert (item["source"], item["destination"]) == ("h1", "h2")
-    switched = fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **COLD))
+    switched = fleet.stage(instance_move, "switch", **COLD)
     assert switched["problems"][row.uuid]["code"] == "HostUnreachable" and switched["to_settle"] == []
-    back = fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **COLD))
+    back = fleet.stage(instance_move, "back", **COLD)
     assert back["start"] == {"h1": [row.uuid]}
     done = fleet.stage(instance_move, "finish", **COLD)
     (failed,) = done["failed_items"]
@@ -96,14 +108,14 @@ def test_a_guest_that_was_started_on_its_new_host_is_started_nowhere_else(fleet:
     """Its start gave the folder another mark, and then the answer was lost. A folder that was there before the move is none of it."""
     fleet = Keeping(fleet.world)
     (row,) = fleet.world.rows(tables.instances)
-    fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
-    fleet.told(instance_move.DEPARTED, {"phase": "depart", "outcomes": {row.uuid: {"files": []}}}, "h1")
+    fleet.stage(instance_move, "begin", **COLD, names=["web"])
+    fleet.leave(instance_move, {"phase": "depart", "outcomes": {row.uuid: {"files": []}}}, "h1")
     there = errors.InstanceElsewhere(instance_uuid=row.uuid, host="h2", found="x").as_dict()
     said: dict[str, t.Any] = {"changed": True} if arrived else {"error": there}
-    fleet.told(instance_move.ARRIVED, {"phase": "arrive", "outcomes": {row.uuid: said}}, "h2")
-    fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **COLD))
-    fleet.told(instance_move.SETTLED, {"phase": "settle", **fleet.stage(instance_move, "settle", "h2", **COLD)}, "h2")
-    back = fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **COLD))
+    fleet.leave(instance_move, {"phase": "arrive", "outcomes": {row.uuid: said}}, "h2")
+    fleet.stage(instance_move, "switch", **COLD)
+    fleet.stage(instance_move, "settle", "h2", **COLD)
+    back = fleet.stage(instance_move, "back", **COLD)
     assert (back["start"] == {}) == arrived
     fleet.stage(instance_move, "finish", **COLD)
     after = fleet.world.row(row.uuid)
@@ -120,12 +132,12 @@ def test_a_move_says_what_now_and_so_does_the_refusal_of_another_one(fleet: Flee
     """A resized instance is confirmed or reverted first: at the move's end, and where somebody overlooked that."""
     fleet = Keeping(fleet.world)
     (row,) = fleet.world.rows(tables.instances)
-    fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **move, names=["web"]))
-    fleet.told(instance_move.DEPARTED, {"phase": "depart", "outcomes": {row.uuid: {"files": []}}}, "h1")
-    fleet.told(instance_move.ARRIVED, {"phase": "arrive", "outcomes": {row.uuid: {"changed": True}}}, "h2")
-    fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **move))
-    fleet.told(instance_move.SETTLED, {"phase": "settle", **fleet.stage(instance_move, "settle", "h2", **move)}, "h2")
-    fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **move))
+    fleet.stage(instance_move, "begin", **move, names=["web"])
+    fleet.leave(instance_move, {"phase": "depart", "outcomes": {row.uuid: {"files": []}}}, "h1")
+    fleet.leave(instance_move, {"phase": "arrive", "outcomes": {row.uuid: {"changed": True}}}, "h2")
+    fleet.stage(instance_move, "switch", **move)
+    fleet.stage(instance_move, "settle", "h2", **move)
+    fleet.stage(instance_move, "back", **move)
     fleet.stage(instance_move, "finish", **move)
     assert fleet.world.row(row.uuid).vm_state == states.RESIZED
     assert fleet.shown[-1] == (
@@ -145,24 +157,24 @@ def test_a_move_says_what_now_and_so_does_the_refusal_of_another_one(fleet: Flee
 def test_a_guest_runs_on_whose_new_host_does_not_answer(fleet: Fleet, age: int, answers: bool | None) -> None:
     """A new host that was not heard of for a minute is asked before a guest is shut down for it. :arg answers: None: no task says so"""
     fleet.world.time += age
-    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
-    assert begun["unheard"] == (["h2"] if age > 60 else [])
+    begun = fleet.stage(instance_move, "begin", **COLD, names=["web"])
+    assert begun["ask"] == (["h2"] if age > 60 else [])
     if answers is not None:
         gone = errors.HostUnreachable(host="h2", reason="no route").as_dict()
-        fleet.told("bootflow_reported", {"reported": answers, "error": None if answers else gone}, "h2")
-    departed = fleet.told(instance_move.DEPARTED, fleet.stage(instance_move, "depart", "h1", **COLD), "h1")
+        leave_report(fleet.ports, "h2", {"reported": answers, "error": None if answers else gone})
+    departed = fleet.stage(instance_move, "depart", "h1", **COLD)
     (outcome,) = departed["outcomes"].values()
     if age < 60 or answers:
         assert fleet.asked == ["domain_power"]
         return
     assert outcome["error"]["code"] == "HostUnreachable" and fleet.asked == []
-    switched = fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **COLD))
-    assert switched["to_settle"] == switched["hosts"] == []
-    back = fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **COLD))
+    switched = fleet.stage(instance_move, "switch", **COLD)
+    assert switched["to_settle"] == switched["compute"] == []
+    back = fleet.stage(instance_move, "back", **COLD)
     (uuid,) = departed["outcomes"]
     running = {"outcomes": {uuid: {"power_state": states.RUNNING}}, "phase": "return"}
     assert back["start"] == {"h1": [uuid]}
-    fleet.told(instance_move.RETURNED, running, "h1")
+    fleet.leave(instance_move, running, "h1")
     (failed,) = fleet.stage(instance_move, "finish", **COLD)["failed_items"]
     assert failed["error"]["code"] == "HostUnreachable" and fleet.world.state(uuid) == ("active", None, "h1")
     assert fleet.world.claims() == {(uuid, "h1")} and not fleet.world.cleanups()
@@ -173,7 +185,7 @@ def test_a_limit_that_leaves_out_the_host_of_a_guest_is_refused(
     fleet: Fleet, module: t.Any, options: dict[str, t.Any]
 ) -> None:
     """Ansible would skip the tasks there, and the move would fail on its way."""
-    fleet.hostvars["localhost"]["bootflow_ledger_opened"] = {"run_limit": ["localhost", "h2"]}
+    limit_run(fleet.ports, ["localhost", "h2"])
     before = fleet.world.everything()
     with pytest.raises(errors.InvalidInput, match="the limit of this run leaves out h1"):
         fleet.stage(module, "begin", **options, names=["web"])
@@ -192,12 +204,12 @@ def test_a_limit_that_leaves_out_the_storage_host_of_a_guest_is_refused(
     fleet = Fleet(bworld)
     for host in HOSTS:
         fleet.hostvars[host]["bootflow_volume_attach"] = "qemu"
-    fleet.hostvars["localhost"]["bootflow_ledger_opened"] = {"run_limit": ["localhost", *HOSTS]}
+    limit_run(fleet.ports, ["localhost", *HOSTS])
     before = bworld.everything()
     with pytest.raises(errors.InvalidInput, match="the limit of this run leaves out s1"):
         fleet.stage(module, "begin", **options, names=["web"])
     assert bworld.everything() == before
-    del fleet.hostvars["localhost"]["bootflow_ledger_opened"]
+    limit_run(fleet.ports, None)
     assert fleet.stage(module, "begin", **options, names=["web"])["instances"]
 
 
@@ -217,7 +229,7 @@ def test_the_host_that_a_guest_leaves_is_told_which_volumes_it_has(
     for host in HOSTS:
         fleet.hostvars[host]["bootflow_volume_attach"] = "qemu"
     module, options, phase = (instance_live_migrate, {}, "look") if live else (instance_move, COLD, "depart")
-    fleet.told(module.BEGUN, fleet.stage(module, "begin", **options, names=["web"]))
+    fleet.stage(module, "begin", **options, names=["web"])
 
     def answer(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         told.append((name, arguments))
@@ -233,17 +245,17 @@ def test_the_host_that_a_guest_leaves_is_told_which_volumes_it_has(
 
 def test_an_unforeseen_error_of_a_host_fails_the_instance_and_is_journalled_with_its_traceback(fleet: Fleet) -> None:
     (row,) = fleet.world.rows(tables.instances)
-    fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
-    departed = fleet.told(instance_move.DEPARTED, fleet.stage(instance_move, "depart", "h1", **COLD), "h1")
+    fleet.stage(instance_move, "begin", **COLD, names=["web"])
+    departed = fleet.stage(instance_move, "depart", "h1", **COLD)
     assert departed["changed"] and departed["outcomes"][row.uuid]["error"]["code"] == "RemoteError"
     assert any("ZeroDivisionError" in str(e.details) for e in fleet.world.rows(tables.instance_action_events))
 
 
 def test_an_instance_stays_whose_host_says_nothing_of_its_live_migration(fleet: Fleet) -> None:
     (row,) = fleet.world.rows(tables.instances)
-    begun = fleet.told(instance_live_migrate.BEGUN, fleet.stage(instance_live_migrate, "begin", names=["web"]))
+    begun = fleet.stage(instance_live_migrate, "begin", names=["web"])
     assert [i["destination"] for i in begun["instances"]] == ["h2"]
-    switched = fleet.told(instance_live_migrate.SWITCHED, fleet.stage(instance_live_migrate, "switch"))
+    switched = fleet.stage(instance_live_migrate, "switch")
     assert switched["problems"][row.uuid]["code"] == "HostUnreachable" and switched["unknown"] == []
     done = fleet.stage(instance_live_migrate, "finish")
     (failed,) = done["failed_items"]
@@ -254,7 +266,7 @@ def test_an_instance_stays_whose_host_says_nothing_of_its_live_migration(fleet: 
 
 def test_check_mode_tells_both_states(fleet: Fleet) -> None:
     fleet.check_mode = True
-    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
+    begun = fleet.stage(instance_move, "begin", **COLD, names=["web"])
     assert [i["destination"] for i in begun["instances"]] == ["h2"]
     assert (begun["sources"], begun["destinations"]) == ([], []), "no task is for a host that does nothing"
     live = fleet.stage(instance_live_migrate, "begin", names=["web"])
@@ -286,11 +298,11 @@ def test_the_same_revert_again_says_what_leads_on(fleet: Fleet, power_state: int
         cold_life.finish(tx, cold_life.REVERT, {row.uuid: cold_life.Result(power_state, None, cleaned=True)})
         instances.write(tx, [row.uuid], vm_state=states.ACTIVE, power_state=power_state)
     back = {"operation": "revert_resize"}
-    fleet.hostvars["h1"]["bootflow_reported"] = {"reported": True}
-    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **back, names=["web"]))
+    leave_report(fleet.ports, "h1", {"reported": True})
+    begun = fleet.stage(instance_move, "begin", **back, names=["web"])
     assert (begun["instances"], [i["name"] for i in begun["unchanged"]]) == ([], ["web"])
-    for phase, name in (("switch", instance_move.SWITCHED), ("back", instance_move.WENT_BACK)):
-        fleet.told(name, fleet.stage(instance_move, phase, **back))
+    for phase in ("switch", "back"):
+        fleet.stage(instance_move, phase, **back)
     fleet.stage(instance_move, "finish", **back)
     assert fleet.shown[-1].endswith(told)
 
@@ -299,7 +311,7 @@ def test_a_revert_leads_from_the_new_host_to_the_former_one(fleet: Fleet) -> Non
     (row,) = fleet.world.rows(tables.instances)
     large = {"name": "large", "vcpus": 2, "memory_mb": 2048, "root_gb": 2}
     resize, revert = {"operation": "resize", "flavor": "large", "flavors": [large]}, {"operation": "revert_resize"}
-    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **resize, names=["web"]))
+    begun = fleet.stage(instance_move, "begin", **resize, names=["web"])
     said = begun["diff"]
     assert said["before"] == "web %s: h1, flavor small, disk 1 GiB\n" % row.uuid
     assert said["after"] == "web %s: h2, flavor large, disk 2 GiB\n" % row.uuid
@@ -311,31 +323,31 @@ def test_a_revert_leads_from_the_new_host_to_the_former_one(fleet: Fleet) -> Non
         fleet.hostvars["localhost"]["bootflow_shutdown_timeout"] = "abc"
         fleet.stage(instance_move, "check", **revert, names=["web"])
     del fleet.hostvars["localhost"]["bootflow_shutdown_timeout"]
-    assert fleet.stage(instance_move, "check", **revert, names=["web"])["stale_hosts"] == ["h1"]
+    assert fleet.stage(instance_move, "check", **revert, names=["web"])["ask"] == ["h1"]
     everything = fleet.world.everything()
     gone = errors.HostUnreachable(host="h1", reason="no route")
-    fleet.hostvars["h1"]["bootflow_reported"] = {"reported": False, "error": gone.as_dict()}
-    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **revert, names=["web"]))
+    leave_report(fleet.ports, "h1", {"reported": False, "error": gone.as_dict()})
+    begun = fleet.stage(instance_move, "begin", **revert, names=["web"])
     assert fleet.world.everything() == everything, "it works where it is, and could run nowhere else"
-    for phase, name in (("switch", instance_move.SWITCHED), ("back", instance_move.WENT_BACK)):
-        assert fleet.told(name, fleet.stage(instance_move, phase, **revert))["hosts"] == []
+    for phase in ("switch", "back"):
+        assert fleet.stage(instance_move, phase, **revert)["compute"] == []
     done = fleet.stage(instance_move, "finish", **revert)
     assert [(i["name"], i["host"], i["error"]["code"]) for i in done["failed_items"]] == [
         ("web", "h2", "HostUnreachable")
     ]
     assert fleet.shown[-2].split()[2:] == ["h2", "resized", "RUNNING", "HostUnreachable"]
     assert "confirm_resize keeps this" in fleet.shown[-1]
-    fleet.hostvars["h1"]["bootflow_reported"] = {"reported": True, "error": None}
+    leave_report(fleet.ports, "h1", {"reported": True, "error": None})
     for left_out in HOSTS:
         limit = ["localhost", *(h for h in HOSTS if h != left_out)]
-        fleet.hostvars["localhost"]["bootflow_ledger_opened"] = {"run_limit": limit}
+        limit_run(fleet.ports, limit)
         with pytest.raises(errors.InvalidInput, match="leaves out %s" % left_out):
             fleet.stage(instance_move, "begin", **revert, names=["web"])
-    del fleet.hostvars["localhost"]["bootflow_ledger_opened"]
-    begun = fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **revert, names=["web"]))
+    limit_run(fleet.ports, None)
+    begun = fleet.stage(instance_move, "begin", **revert, names=["web"])
     assert begun["diff"]["before"] == said["after"] and begun["diff"]["after"] == said["before"]
-    fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **revert))
-    fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **revert))
+    fleet.stage(instance_move, "switch", **revert)
+    fleet.stage(instance_move, "back", **revert)
     fleet.shown.clear()
     fleet.stage(instance_move, "finish", **revert)
     assert fleet.shown[0] == "revert_resize:", "the name of the playbook"
@@ -349,14 +361,14 @@ def test_a_revert_from_a_new_host_that_is_lost(fleet: Fleet, down: bool, answers
     world = fleet.world
     (row,) = world.rows(tables.instances)
     revert = {"operation": "revert_resize"}
-    fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **COLD, names=["web"]))
+    fleet.stage(instance_move, "begin", **COLD, names=["web"])
     with world.ledger.write() as tx:
         tx = tx.for_run(world.context("o"))
         cold_life.switch(tx, [row.uuid])
         cold_life.finish(tx, cold_life.MIGRATE, {row.uuid: cold_life.Result(states.RUNNING)})
         if down:
             service_state.set_state(tx, ["h2"], "forced_down", "dead")
-    fleet.hostvars["h1"]["bootflow_reported"] = {"reported": True, "error": None}
+    leave_report(fleet.ports, "h1", {"reported": True, "error": None})
 
     def answer(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         fleet.asked.append(name)
@@ -368,13 +380,13 @@ def test_a_revert_from_a_new_host_that_is_lost(fleet: Fleet, down: bool, answers
         return {"outcomes": {i["uuid"]: {"changed": True, "error": busy} for i in arguments["instances"]}}
 
     fleet.answer = answer  # type: ignore[method-assign]
-    fleet.told(instance_move.BEGUN, fleet.stage(instance_move, "begin", **revert, names=["web"]))
-    assert fleet.told(instance_move.SWITCHED, fleet.stage(instance_move, "switch", **revert))["hosts"] == ["h2"]
-    fleet.told(instance_move.SETTLED, fleet.stage(instance_move, "settle", "h2", **revert), "h2")
+    fleet.stage(instance_move, "begin", **revert, names=["web"])
+    assert fleet.stage(instance_move, "switch", **revert)["compute"] == ["h2"]
+    fleet.stage(instance_move, "settle", "h2", **revert)
     assert fleet.asked == ["instance_cleanup"], "it may answer"
-    back = fleet.told(instance_move.WENT_BACK, fleet.stage(instance_move, "back", **revert))
-    for host in back["hosts"]:
-        fleet.told(instance_move.RETURNED, fleet.stage(instance_move, "return", host, **revert), host)
+    back = fleet.stage(instance_move, "back", **revert)
+    for host in back["compute"]:
+        fleet.stage(instance_move, "return", host, **revert)
     done = fleet.stage(instance_move, "finish", **revert)
     if not (answers or (down and answers is False)):
         (failed,) = done["failed_items"]

@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of, run_stage
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 from .test_evacuate import force_down
@@ -45,23 +45,19 @@ class Fleet:
     def play(self, run: str = "s") -> dict[str, t.Any]:
         """As playbooks/power_sync.yml."""
         self.run = run
-        on_localhost = self.hostvars["localhost"]
-        begun = on_localhost[power_sync.BEGUN] = self.task(power_sync, "localhost", phase="begin")
-        for host in begun["hosts"]:
-            self.hostvars[host][power_sync.ASKED] = self.task(power_sync, host, phase="ask")
-        if begun["others"]:
-            others = on_localhost[power_sync.OTHERS] = self.task(power_sync, "localhost", phase="others")
-            for host in others["hosts"]:
-                self.hostvars[host][power_sync.ASKED] = self.task(power_sync, host, phase="ask")
-        synced = on_localhost[power_sync.SYNCED] = self.task(power_sync, "localhost", phase="sync")
-        for host in synced["hosts"]:
-            done = self.task(instance_operation, host, operation="stop", phase="work")
-            self.hostvars[host][power_sync.OPERATED] = done
-        if synced["hosts_to_resume"]:
-            begun = on_localhost[power_sync.SYNCED] = self.task(power_sync, "localhost", phase="resume")
-            for host in begun["hosts_to_resume"]:
+        begun = self.task(power_sync, "localhost", phase="begin")
+        for host in begun["compute"]:
+            self.task(power_sync, host, phase="ask")
+        if begun["again"]:
+            for host in self.task(power_sync, "localhost", phase="others")["compute"]:
+                self.task(power_sync, host, phase="ask")
+        synced = self.task(power_sync, "localhost", phase="sync")
+        for host in synced["compute"]:
+            self.task(instance_operation, host, operation="stop", phase="work")
+        if synced["again"]:
+            for host in self.task(power_sync, "localhost", phase="resume")["compute"]:
                 how = {"operation": "reboot", "reboot_type": "HARD", "phase": "work"}
-                self.hostvars[host][power_sync.RESUMED] = self.task(instance_operation, host, **how)
+                self.task(instance_operation, host, **how)
         return {**self.task(power_sync, "localhost", phase="finish"), "synced": synced}
 
     def task(self, module: t.Any, host: str, run: str = "", **options: t.Any) -> dict[str, t.Any]:
@@ -72,7 +68,7 @@ class Fleet:
         ports.display.warning = self.warned.append
         groups = {"bootflow_compute": ["h1", "h2", "h3"], "rack": ["h2"]}
         variables = {**self.hostvars[host], "hostvars": self.hostvars, "groups": groups, "inventory_hostname": host}
-        return t.cast("dict[str, t.Any]", action_of(module, ports, variables, self.check_mode, **options).act())
+        return run_stage(action_of(module, ports, variables, self.check_mode, **options))
 
     def answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         self.asked.append((host, name))
@@ -158,7 +154,7 @@ def test_nothing_differs(fleet: Fleet) -> None:
 def test_off_and_on_again_behind_our_back(fleet: Fleet) -> None:
     one, two = power(fleet, "web-1", OFF), power(fleet, "web-2", PAUSED)
     result = fleet.play()
-    assert result["synced"]["changed"] and not result["synced"]["hosts"], "no host has anything to do"
+    assert result["synced"]["changed"] and not result["synced"]["compute"], "no host has anything to do"
     assert fleet.states()["web-1"] == (states.STOPPED, OFF) and fleet.states()["web-2"] == (states.ACTIVE, PAUSED)
     by_uuid = {i["uuid"]: i for i in result["instances"]}
     assert (by_uuid[one]["vm_state"], by_uuid[one]["action"], by_uuid[one]["error"]) == ("stopped", "stop", None)
@@ -214,10 +210,10 @@ def test_a_host_that_has_no_answer_for_its_stop(fleet: Fleet) -> None:
     one = power(fleet, "web-1", OFF)
     fleet.play()
     power(fleet, "web-1", RUNNING)
-    fleet.hostvars["localhost"][power_sync.BEGUN] = fleet.task(power_sync, "localhost", phase="begin")
+    fleet.task(power_sync, "localhost", phase="begin")
     for host in ("h1", "h2", "h3"):
-        fleet.hostvars[host] = {power_sync.ASKED: fleet.task(power_sync, host, phase="ask")}
-    fleet.hostvars["localhost"][power_sync.SYNCED] = fleet.task(power_sync, "localhost", phase="sync")
+        fleet.task(power_sync, host, phase="ask")
+    fleet.task(power_sync, "localhost", phase="sync")
     result = fleet.task(power_sync, "localhost", phase="finish")
     assert "returned no result" in result["instances"][0]["error"]["message"]
     assert fleet.world.state(one)[:2] == (states.STOPPED, None)
@@ -327,7 +323,7 @@ def test_without_the_setting_they_are_stopped(booted: Fleet) -> None:
         fleet.hostvars[host]["bootflow_resume_guests_state_on_host_boot"] = False
     mine = restart(fleet, "h1")
     result = fleet.play()
-    assert not result["synced"]["hosts_to_resume"] and boot_of(fleet, "h1") == "first again"
+    assert not result["synced"]["again"] and boot_of(fleet, "h1") == "first again"
     assert {fleet.world.row(u).vm_state for u in mine} == {states.STOPPED}
 
 
@@ -335,9 +331,9 @@ def test_a_run_that_dies_leaves_them_to_the_next(booted: Fleet) -> None:
     """At its worst moment: they are in a reboot, and nothing was done."""
     fleet = booted
     mine = restart(fleet, "h1")
-    fleet.hostvars["localhost"][power_sync.BEGUN] = fleet.task(power_sync, "localhost", phase="begin")
+    fleet.task(power_sync, "localhost", phase="begin")
     for host in ("h1", "h2", "h3"):
-        fleet.hostvars[host] = {power_sync.ASKED: fleet.task(power_sync, host, phase="ask")}
+        fleet.task(power_sync, host, phase="ask")
     fleet.task(power_sync, "localhost", phase="sync")
     assert {fleet.world.state(u)[1] for u in mine} == {"reboot_started_hard"}
     fleet.task(compute_report, "h1")
@@ -363,11 +359,11 @@ def test_one_that_cannot_start_is_in_error_and_a_silent_host_is_tried_again(boot
 
     restart(fleet, "h2")
     mine = sorted(fleet.guests["h2"])
-    fleet.hostvars["localhost"][power_sync.BEGUN] = fleet.task(power_sync, "localhost", phase="begin")
+    fleet.task(power_sync, "localhost", phase="begin")
     for host in ("h1", "h2", "h3"):
-        fleet.hostvars[host] = {power_sync.ASKED: fleet.task(power_sync, host, phase="ask")}
-    fleet.hostvars["localhost"][power_sync.SYNCED] = fleet.task(power_sync, "localhost", phase="sync")
-    fleet.hostvars["localhost"][power_sync.SYNCED] = fleet.task(power_sync, "localhost", phase="resume")
+        fleet.task(power_sync, host, phase="ask")
+    fleet.task(power_sync, "localhost", phase="sync")
+    fleet.task(power_sync, "localhost", phase="resume")
     fleet.task(power_sync, "localhost", phase="finish")  # h2 has no result
     assert {fleet.world.state(u)[:2] for u in mine} == {(states.ACTIVE, None)} and boot_of(fleet, "h2") == "first"
     fleet.play()
@@ -418,7 +414,7 @@ def test_on_a_host_that_is_forced_down_none_runs_again_before_it_is_up(booted: F
     for _sync in range(2):
         assert fleet.task(compute_report, "h1")["to_resume"] == []
         result = fleet.play()
-        assert not result["synced"]["hosts_to_resume"] and boot_of(fleet, "h1") == "first"
+        assert not result["synced"]["again"] and boot_of(fleet, "h1") == "first"
         assert {fleet.world.state(u)[:2] for u in mine} == {(states.ACTIVE, None)} and "is forced down" in fleet.shown[
             -1
         ]

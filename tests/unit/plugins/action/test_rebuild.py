@@ -19,7 +19,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.rebuild import Rebuild
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volumes import attached_volumes
+from ansible_collections.bootflow.compute.tests.unit.worlds.stored_images import STORES, delete_image, store_image
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
 
 from .test_instance_operation import Fleet, vm_states
@@ -239,6 +241,29 @@ def test_the_machine_type_is_that_of_the_image_or_the_host_now(
     assert row.machine_type == kept and row_of(fleet.world, "web-2").machine_type == "pc"
 
 
+def test_an_image_of_the_ledger_that_is_deleted_meanwhile(fleet: Rebuilding, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked up before the transaction that begins. From then on it is kept."""
+    image_id = store_image(fleet.world)
+    fleet.variables["bootflow_image_stores"] = STORES
+    prepare = Rebuild.prepare
+    others = [lambda: delete_image(fleet.world)]
+
+    def meanwhile(work: Rebuild) -> None:
+        prepare(work)
+        for another in others:
+            another()
+
+    monkeypatch.setattr(Rebuild, "prepare", meanwhile)
+    with pytest.raises(errors.ImageNotActive):
+        fleet.play("rebuild", names=["web-1"], rebuild_image="stored")
+    assert vm_states(fleet.world)["web-1"] == ("active", None) and fleet.removed == []
+    others.clear()
+    store_image(fleet.world, image_id[:-1] + "b")
+    fleet.task("localhost", "rebuild", "begin", names=["web-1"], rebuild_image="stored")
+    with pytest.raises(errors.InvalidRequest, match="is in use"):
+        delete_image(fleet.world, "stored")
+
+
 def test_with_its_own_image(fleet: Rebuilding) -> None:
     spec_id = row_of(fleet.world, "web-1").request_spec_id
     assert fleet.play("rebuild", names=["web-1", "web-2"])["changed"]
@@ -358,7 +383,7 @@ def test_a_dead_run_leaves_it_in_error(fleet: Rebuilding) -> None:
     row = row_of(fleet.world, "web-1")
     fleet.world.time += 10_000
     with fleet.world.ledger.write() as tx:
-        settled = recovery.settle(
+        settled = recovery.settle_operations(
             tx.for_run(fleet.world.context("z")), str(row.host), {row.uuid: states.RUNNING}, fleet.world.time
         )
     assert settled == {row.uuid: states.ERROR}, "what is on its disk, nobody knows"

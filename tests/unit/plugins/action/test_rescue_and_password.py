@@ -13,8 +13,12 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.images import life
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.images import images
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import ledger_images
+from ansible_collections.bootflow.compute.tests.unit.worlds.stored_images import SHA, STORES, delete_image, store_image
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request
 
 from .test_instance_operation import Fleet, vm_states
@@ -129,6 +133,55 @@ def test_an_unknown_image_touches_neither_ledger_nor_hosts(rescues: Rescues) -> 
     with pytest.raises(errors.ImageNotFound):
         rescues.play("rescue", names=NAMES)
     assert rescues.given == [] and rescues.world.everything() == before
+
+
+def test_a_rescue_by_an_image_of_the_ledger(rescues: Rescues) -> None:
+    image_id = store_image(rescues.world)
+    rescues.variables(image_stores=STORES)
+    for word in ("stored", image_id):
+        rescues.variables(rescue_image_ref=word)
+        rescues.given.clear()
+        assert rescues.play("rescue", names=NAMES)["changed"]
+        sent = [i for name, arguments in rescues.given if name == "instance_disks" for i in arguments["images"]]
+        assert {(i["id"], i["url"], i["checksum"]) for i in sent} == {(image_id, "file:///net/images/" + image_id, SHA)}
+        assert rescues.play("unrescue", names=NAMES)["changed"]
+    rescues.variables(image_stores=None, rescue_image_ref="stored")
+    with pytest.raises(errors.ImageNotFound):
+        rescues.play("rescue", names=NAMES)
+
+
+def test_an_image_that_an_instance_is_rescued_with_is_kept_until_the_rescue_has_ended(rescues: Rescues) -> None:
+    image_id = store_image(rescues.world)
+    rescues.variables(image_stores=STORES, rescue_image_ref="stored")
+    begun = rescues.task("localhost", "rescue", "begin", names=["web-1"])
+    with pytest.raises(errors.InvalidRequest) as caught:
+        delete_image(rescues.world)
+    (refusal,) = caught.value.errors
+    assert refusal["code"] == "ImageInUse" and "instance web-1 is being rescued with it" in refusal["message"]
+    for host in begun["compute"]:
+        rescues.task(host, "rescue", "work")
+    assert rescues.task("localhost", "rescue", "finish")["changed"]
+    delete_image(rescues.world)
+    rescues.variables(rescue_image_ref=image_id)
+    with pytest.raises(errors.ImageNotFound):
+        rescues.play("rescue", names=["web-2"])
+
+
+def test_an_image_that_is_deleted_while_a_rescue_is_checked(rescues: Rescues, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On PostgreSQL another transaction may delete it after it was looked up."""
+    image_id = store_image(rescues.world)
+    rescues.variables(image_stores=STORES, rescue_image_ref="stored")
+    images_of = ledger_images.images_of
+
+    def looked_up(action: t.Any, tx: t.Any) -> t.Any:
+        found = images_of(action, tx)
+        images.apply(tx, image_id, life.DELETE)
+        return found
+
+    monkeypatch.setattr(ledger_images, "images_of", looked_up)
+    with pytest.raises(errors.ImageNotActive):
+        rescues.play("rescue", names=NAMES)
+    assert set(vm_states(rescues.world).values()) == {(states.ACTIVE, None)}
 
 
 def test_one_that_fails_is_what_it_was(rescues: Rescues) -> None:

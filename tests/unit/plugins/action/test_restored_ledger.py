@@ -15,8 +15,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states, states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.audit.audit import Audit
-from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.host_report import HostReport
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
+from ansible_collections.bootflow.compute.plugins.plugin_utils.watch.host_report import HostReport
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of, run_stage
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import UNTIL, World, request
 
 NAMES = ("h1", "h2")
@@ -61,7 +61,7 @@ class Hosts:
         variables = {"inventory_hostname": host, "groups": groups, "hostvars": inventory, **inventory[host]}
         self.ports = WorldPorts(self.world, "p%d" % self.runs, lambda *given: self._answer(host, *given))
         self.world.time += 1.0
-        return t.cast("dict[str, t.Any]", action_of(module, self.ports, variables, **options).act())
+        return run_stage(action_of(module, self.ports, variables, **options))
 
     def _answer(self, host: str, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         if host in self.silent:
@@ -100,7 +100,7 @@ class Hosts:
         """Up to the reports of the hosts: of somebody else, unless an instance is requested. Returns what was accepted."""
         self.play()
         accepted = self.task(boot_accept)
-        for host in accepted["stale_hosts"]:
+        for host in accepted["ask"]:
             self.task(compute_report, host)
         return accepted
 
@@ -112,11 +112,11 @@ class Hosts:
     def audit(self) -> list[tuple[str, str]]:
         """(kind, action) of what it finds of instances."""
         self.play()
-        self.registered["localhost"]["bootflow_auditing"] = self.task(audit)
+        self.task(audit)
         for host in NAMES:
-            self.registered[host]["bootflow_inspected"] = self.task(audit, host, phase="inspect")
-        audited = self.registered["localhost"]["bootflow_audited"] = self.task(audit, phase="repair")
-        for host in audited["hosts"]:
+            self.task(audit, host, phase="inspect")
+        audited = self.task(audit, phase="repair")
+        for host in audited["compute"]:
             self.task(audit, host, phase="clean")
         return [(f["kind"], f["action"]) for f in audited["findings"] if f["instance"]]
 
@@ -249,7 +249,7 @@ def test_the_same_boot_takes_over_what_is_not_built_only(world: World, hosts: Ho
     for name in NAMES:
         world.report(name)  # no host has to report for the scheduler
     accepted = hosts.boot()
-    assert accepted["resumed"] == [uuid] and accepted["stale_hosts"] == [host]
+    assert accepted["resumed"] == [uuid] and accepted["ask"] == [host]
     assert uuid in hosts.guests and not world.cleanups() and (uuid, host) in world.claims()
     if built:
         assert world.state(uuid) == (states.ACTIVE, None, host)

@@ -25,13 +25,19 @@ from ansible_collections.bootflow.compute.plugins.action import (
     volume_snapshot,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.images.life import DELETE
+from ansible_collections.bootflow.compute.plugins.module_utils.core.images.resolve import LedgerImages
+from ansible_collections.bootflow.compute.plugins.module_utils.core.images.stores.registry import read_stores
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import SHUTDOWN
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import run_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.images import images
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import attachments
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import Runner, WorldPorts, action_of
+from ansible_collections.bootflow.compute.plugins.plugin_utils.settings import ledger_images
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import Runner, WorldPorts, action_of, results_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
+from ansible_collections.bootflow.compute.tests.unit.worlds.stored_images import STORES, store_image
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
 HOSTS = ("h1", "s1", "s2")
@@ -90,13 +96,12 @@ def test_what_is_on_a_host_outside_the_inventory_is_refused_and_stays(
     path = "attachments[0]" if module is attach_volume else ""
     assert refused(run, module, check_mode, **options) == [(path, "DriverNotInitialized")]
     run.hosts = HOSTS
-    run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "h1", "s2"]}
+    run.limit = ["localhost", "h1", "s2"]
     assert refused(run, module, check_mode, **options) == [(path, "InvalidInput")], "Ansible would skip the tasks there"
-    del run.registered["bootflow_ledger_opened"]
+    run.limit = None
     result, _shown = run(module, check_mode, **options)
     assert result["changed"] is True
-    hosts = result["storage_hosts"] if module is attach_volume else result["hosts"]
-    assert hosts == ([] if check_mode else ["s1"])
+    assert result["storage"] == ([] if check_mode else ["s1"])
 
 
 def test_a_volume_whose_compute_host_is_outside_the_inventory_is_neither_detached_nor_extended(run: Runner) -> None:
@@ -126,26 +131,29 @@ def test_an_extension_that_a_guest_does_not_see_is_not_done(run: Runner) -> None
     run(volume_extend, run="e", volumes=[{"name": "data", "size": 12}])
     run.world.storage_round("e")
     volume = run.world.volume("data").id
+    ports = WorldPorts(run.world, "e")
     why = errors.RemoteError(reason="All paths need to be up", remedy="Rerun the playbook.").as_dict()
     for said, words in (
         ({"problems": {volume: why}}, "data on h1: RemoteError: All paths need to be up"),
         ({"problems": {}}, "data on h1: the guest of web has the former size"),
         (None, "data on h1: the guest of web has the former size"),  # the host did not answer
     ):
-        run.variables = {} if said is None else {volume_report.GROWN: said}
-        result, shown = run(volume_report, volume_ids=[volume])
+        if said is not None:
+            results_of(ports, "compute_attachments").leave("work", "h1", said)
+        result, shown = run(volume_report, run="e", volume_ids=[volume])
+        results_of(ports, "compute_attachments").clear()
         assert result["failed"] and words in result["msg"] and "in-use" in shown
         assert result["msg"].startswith("VolumeFailed: 1 of 1 volumes")
     gone = errors.VolumeDeviceNotFound(device="/dev/sdb").as_dict()
-    run.variables = {volume_report.GROWN: {"problems": {volume: gone}}}
-    assert "data on h1: VolumeDeviceNotFound" in run(volume_report, volume_ids=[volume])[0]["msg"]
+    results_of(ports, "compute_attachments").leave("work", "h1", {"problems": {volume: gone}})
+    assert "data on h1: VolumeDeviceNotFound" in run(volume_report, run="e", volume_ids=[volume])[0]["msg"]
     with run.world.ledger.write() as tx:
         tx.execute(tables.instances.update().values(power_state=SHUTDOWN))
-    assert not run(volume_report, volume_ids=[volume])[0].get("failed"), "its start connects the volume"
+    assert not run(volume_report, run="e", volume_ids=[volume])[0].get("failed"), "its start connects the volume"
     checked, shown = run(volume_extend, check_mode=True, volumes=[{"name": "data", "size": 12}])
     assert checked["changed"] and "guests on h1 would get it now" in shown
     again, shown = run(volume_extend, volumes=[{"name": "data", "size": 12}])
-    assert (again["changed"], again["unchanged"], again["compute_hosts"]) == (False, [volume], ["h1"])
+    assert (again["changed"], again["unchanged"], again["compute"]) == (False, [volume], ["h1"])
     assert "guests on h1 get it now" in shown
     with run.world.ledger.write() as tx:
         attachments.rescanned(tx, [a.id for a in run.world.live_attachments()])
@@ -164,18 +172,18 @@ def test_an_instance_with_volumes_of_a_host_that_is_left_out_is_refused_and_stay
     assert refused(run, instance_delete, check_mode, names=["web"]) == [("", "ComputeHostNotFound")]
     run.hosts = HOSTS
     for force in (False, True):
-        run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "h1", "s2"]}
+        run.limit = ["localhost", "h1", "s2"]
         assert refused(run, instance_delete, check_mode, names=["web"], force=force) == [("", "InvalidInput")]
-    run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "h1", "s1"]}
+    run.limit = ["localhost", "h1", "s1"]
     result, _shown = run(instance_delete, check_mode, names=["web"])
-    assert result["changed"] and result["hosts"] == ["h1"]
+    assert result["changed"] and result["compute"] == ["h1"]
 
 
 def test_a_deletion_tells_which_volumes_it_left(run: Runner) -> None:
     attached(run, delete_on_termination=True)
     data = run.world.volume("data").id
-    run.registered["bootflow_deleting"] = run(instance_delete, run="d", names=["web"])[0]
-    (uuid,) = (i["uuid"] for i in run.registered["bootflow_deleting"]["instances"])
+    begun = run(instance_delete, run="d", names=["web"])[0]
+    (uuid,) = (i["uuid"] for i in begun["instances"])
     run.world.disconnect("h1", [uuid], "d")
     run.world.removed("h1", [uuid])
     run.world.storage_round("d", fail={data: errors.VolumeBackendAPIException(data="device error")})
@@ -217,6 +225,44 @@ def test_a_boot_from_a_volume_on_a_host_outside_the_inventory_is_refused(run: Ru
     assert len(result["created"]) == 1
 
 
+def test_a_volume_is_made_from_an_image_of_the_ledger(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    image_id = store_image(run.world, min_disk=3)
+    entry = {"name": "new", "size": 4, "image_id": "stored"}
+    assert refused(run, volume_accept, volumes=[entry]) == [("volumes[0]", "ImageNotFound")]
+    declared = action_with_stores(monkeypatch)
+    assert refused(run, volume_accept, volumes=[{**entry, "size": 2}]) == [("volumes[0]", "InvalidInput")]
+    assert refused(run, volume_accept, volumes=[entry], project="blue") == [("volumes[0]", "ImageNotFound")]
+    (planned,) = run(volume_schedule, True, volumes=[entry])[0]["plan"]
+    assert planned["host"] and declared
+    run(volume_accept, run="same", volumes=[entry])
+    row = run.world.volume("new")
+    assert (row.image_id, row.spec["image"]["url"]) == (image_id, "file:///net/images/" + image_id)
+    result, _shown = run(volume_accept, run="same", volumes=[{**entry, "image_id": image_id}])
+    assert result["created"] == [] and run.world.volume("new").id == row.id
+
+
+def test_an_image_that_is_deleted_while_a_request_is_read_is_not_accepted(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image_id = store_image(run.world)
+    stores = action_with_stores(monkeypatch)
+    with run.world.ledger.read() as tx:
+        before = LedgerImages(images.stored(tx, images.select(tx)), stores)
+    with run.world.ledger.write() as tx:
+        images.apply(tx.for_run(run.world.context("d")), image_id, DELETE)
+    monkeypatch.setattr(ledger_images, "images_of", lambda _action: before)
+    assert refused(run, volume_accept, volumes=[{"name": "new", "size": 4, "image_id": image_id}]) == [
+        ("", "ImageNotActive")
+    ]
+
+
+def action_with_stores(monkeypatch: pytest.MonkeyPatch) -> t.Any:
+    """The inventory declares the store of the image."""
+    stores = read_stores(STORES, HOSTS)
+    monkeypatch.setattr(ledger_images, "stores_of", lambda _action: stores)
+    return stores
+
+
 def test_new_volumes_go_to_hosts_of_the_inventory(run: Runner) -> None:
     run.world.store("s2")
     entries = [{"name": "new", "size": 1}]
@@ -241,10 +287,10 @@ def test_new_volumes_go_to_hosts_of_the_inventory(run: Runner) -> None:
 
 def test_a_plan_under_a_limit_has_only_its_hosts_as_the_run(run: Runner) -> None:
     entries = [{"name": "new", "size": 1}]
-    run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "h1"]}
+    run.limit = ["localhost", "h1"]
     plan, _shown = run(volume_schedule, True, volumes=entries)
     assert plan["failed"] and [p["host"] for p in plan["plan"]] == [None]
-    run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "s1"]}
+    run.limit = ["localhost", "s1"]
     plan, _shown = run(volume_schedule, True, volumes=entries)
     assert [p["host"] for p in plan["plan"]] == ["s1@lvm#lvm"]
 
@@ -255,9 +301,9 @@ def test_a_volume_that_a_dead_run_began_on_a_host_that_the_limit_leaves_out(run:
     run(volume_accept, run="dead", volumes=entries)
     run(volume_schedule, run="dead", volumes=entries)
     run.world.time += 3600
-    run.registered["bootflow_ledger_opened"] = {"run_limit": ["localhost", "s2"]}
+    run.limit = ["localhost", "s2"]
     assert refused(run, volume_accept, volumes=entries) == [("", "InvalidInput")]
-    del run.registered["bootflow_ledger_opened"]
+    run.limit = None
     assert run(volume_accept, volumes=entries)[0]["resumed"] == [run.world.volume("new").id]
 
 
@@ -266,17 +312,15 @@ def test_storage_hosts_report_again_before_a_round_that_needs_them(run: Runner) 
     entries = [{"name": "late", "size": 5}]
     run(volume_accept, run="a", volumes=entries)
     run.world.time += 1000
-    assert run(volume_schedule, run="a", phase="refresh")[0]["stale_hosts"] == ["s1"], "s2 never reported"
+    assert run(volume_schedule, run="a", phase="refresh")[0]["ask"] == ["s1"], "s2 never reported"
     run.world.reported()
-    assert run(volume_schedule, run="a", phase="refresh")[0]["stale_hosts"] == []
+    assert run(volume_schedule, run="a", phase="refresh")[0]["ask"] == []
     assert [p["name"] for p in run(volume_schedule, run="a")[0]["placed"]] == ["late"]
     run.world.time += 1000
     refreshed = run(volume_schedule, run="a", phase="refresh")[0]
-    assert (refreshed["stale_hosts"], refreshed["unfinished"]) == ([], True), (
-        "none waits for a backend, but it is not yet created"
-    )
+    assert (refreshed["ask"], refreshed["again"]) == ([], True), "none waits for a backend, but it is not yet created"
     run.world.work(run="a")
-    assert run(volume_schedule, run="a", phase="refresh")[0]["unfinished"] is False
+    assert run(volume_schedule, run="a", phase="refresh")[0]["again"] is False
 
 
 def test_a_plan_comes_out_as_the_run_does(run: Runner) -> None:
@@ -376,11 +420,11 @@ def test_what_a_host_that_never_comes_back_had_is_forgotten(run: Runner) -> None
     run.hosts = ("h1", "s2")
     chosen = {"volume_names": ["data"], "unmanage": True}
     result, shown = run(volume_delete, True, **chosen)
-    assert (result["changed"], result["hosts"], run.world.status("data")) == (True, [], "available")
+    assert (result["changed"], result["storage"], run.world.status("data")) == (True, [], "available")
     volume_id = run.world.volume("data").id
     assert shown == "\nWould unmanage:\ndata %s on s1@lvm#lvm\n" % volume_id
     result, _shown = run(volume_delete, run="d", **chosen)
-    assert (result["changed"], result["hosts"]) == (True, [])
+    assert (result["changed"], result["storage"]) == (True, [])
     result, shown = run(volume_delete, run="d", phase="finish", unmanage=True)
     assert (result["left"], shown) == ([], "\nUnmanaged: data\n")
     result, _shown = run(volume_delete, missing_ok=True, **chosen)
@@ -416,7 +460,6 @@ def test_an_attachment_that_cannot_begin_keeps_no_other_from_its_own(run: Runner
     assert begun["changed"] and [a["volume_id"] for a in begun["attachments"]] == [run.world.volume("data").id]
     assert [(i["name"], i["error"]["code"]) for i in begun["refused"]] == [("there (web)", "VolumeLocked")]
     assert ("Would attach volume data" in shown) is check_mode and "there" not in shown
-    run.registered["bootflow_attaching"] = begun
     if not check_mode:
         run.world.storage_round("o")
     done, _shown = run(attach_volume, check_mode, run="o", phase="finish", attachments=wishes)

@@ -24,7 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.net
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.network_type import (
     NetworkSpec,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import time_limit
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import command, time_limit
 from ansible_collections.bootflow.compute.plugins.modules import compute_unused
 
 BASES = ["%s-0123456789abcdef" % name for name in "abc"]
@@ -233,5 +233,6 @@ def test_a_time_limit_leaves_what_was_done(host: Host, monkeypatch: pytest.Monke
     monkeypatch.setattr(host.networks[1], "destroy", destroy)
     monkeypatch.setattr(time_limit, "fail", fail)
     monkeypatch.setattr(time_limit.os, "_exit", end)
+    monkeypatch.setattr(command, "_starting", threading.Lock())  # it stays locked
     host.unused(monkeypatch, time_limit=0.3)
     assert (told["changed"], len(told["images"]), told["networks"]) == (True, 3, ["n1"])

@@ -62,9 +62,8 @@ class Verdict:
     over: bool = False  # it is on its destination
     stays: bool = False  # it stays there
     power_state: int = states.NOSTATE
-    lost: t.Mapping[str, t.Any] | None = (
-        None  # why the destination did not answer, where the instance goes back without it
-    )
+    #: why the destination did not answer, where the instance goes back without it
+    ignored_error: t.Mapping[str, t.Any] | None = None
 
     @property
     def comes_back(self) -> bool:
@@ -132,7 +131,7 @@ def ending(verdict: Verdict, returned: Answer, starts: bool, restores: bool) -> 
 
 def vm_state(before: str, on_destination: bool, end: Ending) -> str:
     """Return the vm_state in which the instance is left. :arg before: the one with which it set out"""
-    return states.RESIZED if on_destination else vm_state_at_source(before, end.power_state, end.gone)
+    return states.RESIZED if on_destination else vm_state_at_source(before, end.power_state, end.domain_missing)
 
 
 def vm_state_at_source(before: str, power_state: int, domain_missing: bool) -> str:

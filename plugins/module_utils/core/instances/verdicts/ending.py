@@ -18,4 +18,4 @@ class Ending(t.NamedTuple):
     power_state: int = states.NOSTATE  # of the guest where the instance is; NOSTATE: not known, unless it is gone
     error: errors.BootflowError | None = None  # why it failed
     cleaned: bool = True  # the destination has nothing of the instance, where it is not there
-    gone: bool = False  # the host where it is has no domain of it, which is known
+    domain_missing: bool = False  # the host where it is has no domain of it, which is known

@@ -60,7 +60,7 @@ def ending(
     """
     if over:
         domain_missing = settled.get("power_state") == states.NOSTATE
-        return Ending(int(settled.get("power_state", power_state)), gone=domain_missing)
+        return Ending(int(settled.get("power_state", power_state)), domain_missing=domain_missing)
     problem = errors.from_dict(error) if error else errors.RemoteError(reason="its live migration did not take place")
     at_source, domain_missing = guest_of(cleaned, problem)
     return Ending(at_source, problem, not reached or bool(settled.get("cleaned")), domain_missing)
@@ -68,9 +68,9 @@ def ending(
 
 def vm_state(before: str, failed: bool, end: Ending) -> str:
     """Return the vm_state in which the instance is left. :arg failed: it did not go to its destination"""
-    return states.ERROR if failed and end.gone else before
+    return states.ERROR if failed and end.domain_missing else before
 
 
 def may_try_again(end: Ending, with_volumes: bool) -> bool:
     """Whether a guest that its destination refused may go to another one. A host that may be connected to the volumes blocks them for a third host."""
-    return end.error is not None and not end.gone and (end.cleaned or not with_volumes)
+    return end.error is not None and not end.domain_missing and (end.cleaned or not with_volumes)

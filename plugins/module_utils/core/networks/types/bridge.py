@@ -20,6 +20,7 @@ class Bridge:
     """A Linux bridge that the host has already."""
 
     name = "bridge"
+    noun = "Linux bridge"
     can_be_managed = False
 
     def check_source(self, source: str) -> str:
@@ -33,6 +34,12 @@ class Bridge:
 
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         return (vif.get("network") or {}).get("bridge")
+
+    def remedy(self, source: str, name: str, exists: bool) -> str:
+        return "Create bridge %s in the network configuration of the host, or correct the source of network %s." % (
+            source,
+            name,
+        )
 
     def interface(self, source: str) -> dict[str, t.Any]:
         return {"type": self.name, "source_bridge": source}

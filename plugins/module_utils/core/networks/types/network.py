@@ -24,6 +24,7 @@ class LibvirtNetwork:
     """A libvirt network. A managed one is a network of each host, which has the gateways of its subnets as addresses."""
 
     name = "network"
+    noun = "libvirt network"
     can_be_managed = True
 
     def check_source(self, source: str) -> str:
@@ -47,6 +48,11 @@ class LibvirtNetwork:
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         meta = (vif.get("network") or {}).get("meta") or {}
         return (vif.get("details") or {}).get("libvirt_network") or meta.get("libvirt_network")
+
+    def remedy(self, source: str, name: str, exists: bool) -> str:
+        if exists:
+            return "Start it (virsh net-start %s), or set manage: true for network %s." % (source, name)
+        return "Define it there, correct the source of network %s, or set manage: true for it." % name
 
     def interface(self, source: str) -> dict[str, t.Any]:
         return {"type": self.name, "source_network": source}

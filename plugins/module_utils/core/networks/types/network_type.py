@@ -19,10 +19,11 @@ class NetworkType(t.Protocol):
     """A type of network, as the catalogue, network_info and the domain XML have it.
 
     ``name``: the word of bootflow_networks, which is also the type of the network's VIFs. ``can_be_managed``: whether each host can have its
-    own network, which the collection defines. ``source``: the name of the network on its hosts.
+    own network, which the collection defines. ``noun``: what such a network is called on a host. ``source``: the name of the network on its hosts.
     """
 
     name: str
+    noun: str
     can_be_managed: bool
 
     def check_source(self, source: str) -> str:
@@ -36,6 +37,9 @@ class NetworkType(t.Protocol):
 
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         """Return the name on the host that a VIF of network_info has."""
+
+    def remedy(self, source: str, name: str, exists: bool) -> str:
+        """Return what to do about a host that lacks the network. :arg name: in the catalogue. :arg exists: it is there, and not active"""
 
     def interface(self, source: str) -> dict[str, t.Any]:
         """Return the fields of guest.domain.interface.InterfaceConfig that say where an interface of the guest is plugged in."""

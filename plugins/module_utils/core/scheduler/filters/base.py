@@ -38,6 +38,7 @@ class Filter(abc.ABC):
 
     ``run_once_per_request``: the answer is the same for all instances of a request.
     ``run_on_rebuild``: it is asked too whether an instance may get another image where it is (Nova's RUN_ON_REBUILD).
+    ``binds_forced``: it is asked about a forced host too, where no build succeeds that it refuses.
     ``per_host``: the answer for a host depends on that host alone; after a pick only that host is asked again.
     ``settings``: the variables it reads, as attributes of ``conf``.
     ``host_settings``: variables of a host that only it and its kin read, without their prefix. ``aggregate_keys``: likewise, the metadata of aggregates.
@@ -51,8 +52,10 @@ class Filter(abc.ABC):
     needs_numa = False
     needs_pci = False
     needs_metrics = False
+    needs_networks = False
     run_once_per_request = False
     run_on_rebuild = False
+    binds_forced = False
     per_host = True
     settings: tuple[Setting, ...] = ()
     host_settings: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ class NUMATopologyFilter(Filter):
         return {"numa_topology": _limits(*_ratios(fleet, row)).as_dict()}
 
     def _kinds(self, fleet: Fleet, spec: RequestSpec, rows: t.Any) -> list[Kind]:
-        groups = fleet.groups("numa_topology", lambda host: host.numa_topology, of=("numa_topology",))
+        groups = fleet.groups("numa_topology", lambda host: host.numa_topology, attributes=("numa_topology",))
         # The groups are of the hosts as read; those taken from in this request are fitted again.
         changed = fleet.num_instances[rows] != fleet.column("num_instances", np.int64)[rows]
         kinds: list[Kind] = []

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ....core.disks.local import DISK
 from ....core.errors import InvalidDiskInfo
 from ...os.files import read_json, write_json
 
@@ -62,3 +63,14 @@ def recorded_size(path: str, spec: DiskSpec, record: t.Any) -> int:
                 remedy="Delete the instance on this host first.",
             )
     return int(record["virtual_size"])
+
+
+def root_record(folder: str) -> dict[str, t.Any]:
+    """Return the record of the root disk in this folder. :raises InvalidDiskInfo: there is none"""
+    record = records_of(folder).get(DISK)
+    if not isinstance(record, dict) or not isinstance(record.get("virtual_size"), int):
+        raise InvalidDiskInfo(
+            reason="disk.info of %s has no root disk" % folder,
+            remedy="An instance whose root is a volume has none: make a snapshot of the volume.",
+        )
+    return record

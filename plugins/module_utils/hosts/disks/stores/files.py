@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 import threading
 import typing as t
@@ -21,11 +22,14 @@ from ...os.command import program, run
 from ...os.files import fsync, opened, remove_files
 from ...os.module_errors import as_bootflow_error
 from ...os.paths import checked_disk_name, make_dirs
+from ...os.room import check_room
 from .disk_info import record_of, recorded_size, records_of, write_records
 from .disk_spec import DiskSpec, disk_size, needed
 from .store import OpenDisk, Store
 
 _PART = ".part"
+#: The folder, next to the disks, of a disk that is to replace one of them.
+REPLACEMENT = "revert.new"
 
 
 class Files(Store):
@@ -44,17 +48,34 @@ class Files(Store):
             "disk_available_least": (found.f_frsize * found.f_bavail - growth()) // GIB,
         }
 
+    def make_readable(self, folder: str, name: str, record: t.Mapping[str, t.Any]) -> None:
+        check_file(os.path.join(folder, checked_disk_name(name)), record)
+
     def opened(
         self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
     ) -> t.Iterator[OpenDisk]:
         fd = open_file(folder, os.path.join(folder, checked_disk_name(name)), record)
         yield OpenDisk(name, fd, {**record, "base": ""})
 
+    def make_replacement(self, folder: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage]) -> None:
+        make_file_replacement(folder, spec, bases)
+
+    def take_replacement(self, folder: str, name: str) -> None:
+        take_file_replacement(folder, name)
+
+    def drop_replacement(self, folder: str, name: str) -> bool:
+        return remove_replacement(folder)
+
+
+def check_file(path: str, record: t.Mapping[str, t.Any]) -> None:
+    """Check a disk that is a file. :raises InvalidDiskInfo: it is missing, or its record has no known format."""
+    if record.get("format") not in (QCOW2, RAW) or not os.path.isfile(path) or os.path.islink(path):
+        raise InvalidDiskInfo(reason="%s is not a disk that can be copied" % path)
+
 
 def open_file(folder: str, path: str, record: t.Mapping[str, t.Any]) -> int:
     """Open a disk that is a file. Returns the descriptor, see Store.opened(). :arg folder: with room for a copy of a layer"""
-    if record.get("format") not in (QCOW2, RAW) or not os.path.isfile(path) or os.path.islink(path):
-        raise InvalidDiskInfo(reason="%s is not a disk that can be copied to another host" % path)
+    check_file(path, record)
     run([program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", record["format"], path], timeout=60.0)  # locks it
     # Beside a full disk its own file system has no room for another one.
     if record.get("base") and record["format"] == QCOW2:
@@ -229,3 +250,52 @@ def default_label(name: str) -> str:
     """ "ephemeral0" for "disk.eph0", as in Nova; otherwise the last part of the name."""
     found = re.match(r"disk\.eph(\d+)\Z", name)
     return "ephemeral" + found.group(1) if found else name.rpartition(".")[2]
+
+
+# --- a disk that is to replace another --------------------------------------------------------------------------------------
+
+
+def make_file_replacement(folder: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage]) -> None:
+    """See Store.make_replacement(). :arg folder: with the disk"""
+    base = needed(bases.get(spec.image_id), spec)
+    disk_size(spec, base)
+    remove_replacement(folder)
+    if spec.backend == RAW:
+        check_room(folder, os.stat(base.path).st_blocks * 512)
+    ensure_files(os.path.join(folder, REPLACEMENT), [spec], bases, False)
+
+
+def take_file_replacement(folder: str, name: str) -> None:
+    """See Store.take_replacement(): one rename. :arg folder: with the disk"""
+    new_path = os.path.join(folder, REPLACEMENT, name)
+    path = os.path.join(folder, checked_disk_name(name))
+    record = record_of_replacement(folder, name)
+    progress.mark_changed()
+    try:
+        # A guest's disk is read by its format, which both have: until the rename the record may be that of the other.
+        write_records(folder, {**records_of(folder), name: record})
+        os.rename(new_path, path)
+        fsync(folder)
+    except OSError as error:
+        raise as_bootflow_error(error, path) from None
+
+
+def record_of_replacement(folder: str, name: str) -> dict[str, t.Any]:
+    """Return the record of the disk that is to replace the one of this name. :raises InvalidDiskInfo: there is none"""
+    record = records_of(os.path.join(folder, REPLACEMENT)).get(name)
+    if not isinstance(record, dict):
+        raise InvalidDiskInfo(
+            reason="nothing was made to take the place of disk %s" % os.path.join(folder, name),
+            remedy="Run the playbook again.",
+        )
+    return record
+
+
+def remove_replacement(folder: str) -> bool:
+    """Remove the folder of a replacement. Returns whether it existed. :arg folder: with the disk"""
+    new_folder = os.path.join(folder, REPLACEMENT)
+    if not os.path.lexists(new_folder):
+        return False
+    progress.mark_changed()
+    shutil.rmtree(new_folder)
+    return True

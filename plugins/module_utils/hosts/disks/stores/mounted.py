@@ -15,6 +15,7 @@ import os
 import typing as t
 
 from ....core.disks.local import DISK, QCOW2, volume_name
+from ....core.disks.logical_volumes import checked_lvm_name
 from ....core.disks.stores.qcow2_on_lvm import Qcow2OnLvm
 from ....core.errors import InvalidDiskInfo
 from ...images.images import BaseImage
@@ -27,7 +28,7 @@ from ...os.paths import checked_disk_name, make_dirs
 from ...volumes.copy import flush
 from .disk_info import records_of, write_records
 from .disk_spec import DiskSpec, disk_size
-from .files import ensure_files, open_file
+from .files import check_file, ensure_files, make_file_replacement, open_file, remove_replacement, take_file_replacement
 from .instance_volumes import Wanted, activate, begin, finish, whole
 from .qcow2_room import MKFS_OPTIONS, promised_gb, volume_room
 from .store import OpenDisk
@@ -46,6 +47,10 @@ class Mounted(Volumes):
         """See Volumes.room_gb(): without the overhead of file systems."""
         return promised_gb(size, group.extent_size)
 
+    def make_readable(self, folder: str, name: str, record: t.Mapping[str, t.Any]) -> None:
+        place = self._place(folder)
+        check_file(os.path.join(place, checked_disk_name(name)), records_of(place).get(name) or {})
+
     def opened(
         self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
     ) -> t.Iterator[OpenDisk]:
@@ -54,6 +59,18 @@ class Mounted(Volumes):
             if disk not in left:
                 fd = open_file(folder, os.path.join(place, checked_disk_name(disk)), its)
                 yield OpenDisk(disk, fd, {**its, "base": ""}, mounted=True)
+
+    def make_replacement(self, folder: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage]) -> None:
+        make_file_replacement(self._place(folder), dataclasses.replace(spec, backend=QCOW2), bases)
+
+    def take_replacement(self, folder: str, name: str) -> None:
+        take_file_replacement(self._place(folder), name)
+
+    def drop_replacement(self, folder: str, name: str) -> bool:
+        return remove_replacement(self._place(folder))
+
+    def _place(self, folder: str) -> str:
+        return mount_again(checked_lvm_name(self.group.vg, "volume group"), folder)
 
 
 def ensure_mounted(

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ....core.disks.stores.registry import DEFAULT, STORE_TYPES, type_of_record
 from ....core.disks.stores.store_type import StoreType
-from .group import Group
+from .group import NO_GROUP, Group
 from .store import Store
 
 
@@ -23,9 +24,12 @@ def store_of(name: str, volume_group: str = "", ledger_id: str = "") -> Store:
     return _store(store_type, Group(store_type.checked_group(volume_group), ledger_id))
 
 
-def store_of_record(record: t.Mapping[str, t.Any]) -> Store:
-    """Return the store of the disks that a record in the folder of an instance describes, in the volume group that the record names."""
-    group = Group(str(record.get("volume_group") or ""))
+def store_of_record(record: t.Mapping[str, t.Any], given: Group = NO_GROUP) -> Store:
+    """Return the store of the disks that a record in the folder of an instance describes, in the volume group that the record names.
+
+    :arg given: the ledger of the instance, and how what is removed is cleared
+    """
+    group = replace(given, vg=str(record.get("volume_group") or ""))
     return _store(type_of_record(record) or STORE_TYPES[DEFAULT], group)
 
 

@@ -52,6 +52,14 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
+    def make_readable(self, folder: str, name: str, record: t.Mapping[str, t.Any]) -> None:
+        """Activate and mount what a disk is on, of an instance whose guest is off. The path is that of ``type.source()``.
+
+        :arg folder: of the instance. :arg name: of the record there
+        :raises InvalidDiskInfo: the disk is missing. :raises VolumeIsBusy: something has it open.
+        """
+
+    @abc.abstractmethod
     def opened(
         self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
     ) -> t.Iterator[OpenDisk]:
@@ -61,4 +69,28 @@ class Store(abc.ABC):
         :arg folder: of the instance. :arg name: of the record there. :arg left: disks that stay behind
         :raises InvalidDiskInfo: a disk is missing, or not of a known format.
         :raises CommandFailed, VolumeIsBusy: a guest uses it. :raises DiskFull: there is no room for a disk without its base image.
+        """
+
+    @abc.abstractmethod
+    def make_replacement(self, folder: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage]) -> None:
+        """Make a disk of an image that is to replace the one of its name, which stays as it is. The replacement of a killed run is made again.
+
+        :arg folder: of the instance. :arg bases: image id -> image in the cache
+        :raises FlavorDiskSmallerThanImage, DiskFull, CommandFailed, InvalidInput, VolumeIsBusy: as named.
+        """
+
+    @abc.abstractmethod
+    def take_replacement(self, folder: str, name: str) -> None:
+        """Replace a disk, with its record. The guest is off. drop_replacement() removes what is left.
+
+        :arg folder: of the instance. :arg name: of the disk
+        :raises InvalidDiskInfo: there is no replacement. :raises VolumeIsBusy: something has the disk open.
+        """
+
+    @abc.abstractmethod
+    def drop_replacement(self, folder: str, name: str) -> bool:
+        """Remove the replacement of a disk, and what the disk was before. Returns whether there was any. An exchange that was interrupted is undone.
+
+        :arg folder: of the instance. :arg name: of the disk
+        :raises VolumeIsBusy: something has it open. :raises CommandFailed: it was not cleared.
         """

@@ -18,6 +18,7 @@ from ....core.disks.logical_volumes import checked_lvm_name
 from ....core.errors import DriverNotInitialized, InvalidDiskInfo
 from ...images.images import CONVERT_TIMEOUT, QEMU_IMG_PACKAGE, BaseImage
 from ...lvm import lvm
+from ...lvm.lvm_tags import DELETING, INCOMPLETE
 from ...os.batch import progress
 from ...os.command import program
 from ...os.ownership import ledger_of_folder
@@ -26,10 +27,13 @@ from ...volumes.copy import flush
 from ...volumes.process import run_tied
 from .disk_info import record_of, recorded_size, records_of, write_records
 from .disk_spec import DiskSpec, disk_size, needed
-from .files import format_disk
-from .instance_tags import by_instance
-from .instance_volumes import Wanted, activate, begin, check_closed, finish, whole
+from .files import REPLACEMENT, format_disk, record_of_replacement, remove_replacement
+from .instance_tags import by_instance, of_instance
+from .instance_volumes import Wanted, activate, begin, check_closed, finish, remove, whole
 from .store import OpenDisk, Store
+
+#: Ends of the names of logical volumes: of one that is to replace a disk, and of what a disk was.
+_NEW, _FORMER = ".revert.new", ".revert.old"
 
 
 class Volumes(Store):
@@ -63,9 +67,17 @@ class Volumes(Store):
         """Return the GiB of disks that fit into ``size`` bytes of the group."""
         return size // GIB
 
+    def make_readable(self, folder: str, name: str, record: t.Mapping[str, t.Any]) -> None:
+        self._readable(folder, name)
+
     def opened(
         self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
     ) -> t.Iterator[OpenDisk]:
+        fd = os.open(self._readable(folder, name), os.O_RDONLY | os.O_CLOEXEC)  # a link
+        yield OpenDisk(name, fd, {**record, "base": ""})
+
+    def _readable(self, folder: str, name: str) -> str:
+        """Return the path of the logical volume of a disk, which nothing has open, and which is active."""
         uuid, vg = folder.rpartition("/")[2], checked_lvm_name(self.group.vg, "volume group")
         group = lvm.read_group(vg)
         lv = whole(group, uuid, volume_name(uuid, checked_disk_name(name)))
@@ -73,8 +85,63 @@ class Volumes(Store):
             raise InvalidDiskInfo(reason="logical volume %s/%s does not exist" % (vg, volume_name(uuid, name)))
         check_closed(vg, [lv.name])
         activate(vg, [lv])
-        fd = os.open(group.path(lv.name), os.O_RDONLY | os.O_CLOEXEC)  # a link
-        yield OpenDisk(name, fd, {**record, "base": ""})
+        return group.path(lv.name)
+
+    # A disk is exchanged by two renames. Where a killed run did only the first, the next make_replacement() or drop_replacement() does its opposite:
+    #
+    #     disk and _NEW  ->  _FORMER and _NEW  ->  _FORMER and disk
+
+    def make_replacement(self, folder: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage]) -> None:
+        base = needed(bases.get(spec.image_id), spec)
+        uuid, vg = os.path.basename(folder), checked_lvm_name(self.group.vg, "volume group")
+        self.drop_replacement(folder, spec.name)
+        group = lvm.read_group(vg, self.group.ledger_id)
+        lvm.check_group(group)
+        size, name = group.rounded(disk_size(spec, base)), volume_name(uuid, spec.name) + _NEW
+        begin(vg, uuid, [Wanted(name, size, "image/%s" % spec.image_id)], ledger_of_folder(folder))
+        path = lvm.device_path(vg, name)
+        write_image(base.path, path)
+        flush(path)
+        finish(vg, [name])
+        new_folder = os.path.join(folder, REPLACEMENT)
+        make_dirs(new_folder)
+        write_records(new_folder, {spec.name: {**record_of(spec, size, base), "volume_group": vg}})
+
+    def take_replacement(self, folder: str, name: str) -> None:
+        record, vg = record_of_replacement(folder, name), checked_lvm_name(self.group.vg, "volume group")
+        own = volume_name(os.path.basename(folder), checked_disk_name(name))
+        with lvm.group_lock(vg):
+            names = self._names(folder)
+            if own + _NEW not in names:
+                raise InvalidDiskInfo(
+                    reason="logical volume %s/%s does not exist" % (vg, own + _NEW), remedy="Run the playbook again."
+                )
+            check_closed(vg, [own])
+            progress.mark_changed()
+            if own in names:
+                lvm.rename(vg, own, own + _FORMER)
+            lvm.rename(vg, own + _NEW, own)
+        write_records(folder, {**records_of(folder), name: record})
+
+    def drop_replacement(self, folder: str, name: str) -> bool:
+        vg, own = checked_lvm_name(self.group.vg, "volume group"), volume_name(os.path.basename(folder), name)
+        with lvm.group_lock(vg):
+            names = self._names(folder)
+            if own not in names and own + _FORMER in names:
+                progress.mark_changed()
+                lvm.rename(vg, own + _FORMER, own)
+        lvs = [
+            lv
+            for lv in of_instance(lvm.read_group(vg, self.group.ledger_id), os.path.basename(folder))
+            if lv.name in (own + _NEW, own + _FORMER)
+        ]
+        remove(vg, lvs, self.group.clearing)
+        return remove_replacement(folder) or bool(lvs)
+
+    def _names(self, folder: str) -> set[str]:
+        """Return the names of the instance's logical volumes that are complete, and not being removed."""
+        lvs = of_instance(lvm.read_group(self.group.vg, self.group.ledger_id), os.path.basename(folder))
+        return {lv.name for lv in lvs if not lv.tags & {INCOMPLETE, DELETING}}
 
 
 def ensure_volumes(

@@ -12,10 +12,11 @@ import socket
 import struct
 import typing as t
 
-from ....core.errors import NetworkError
+from ....core.errors import InvalidInput
+from ....core.networks.on_hosts import ABSENT, HostNetwork
 from ....core.networks.types.bridge import Bridge
 from ..domain_waits import host_name
-from .network_type import NetworkSpec, ServedNetwork, found_as_it_is
+from .network_type import FoundNetwork, NetworkSpec, ServedNetwork, found_as_it_is
 
 _SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 3
 
@@ -28,12 +29,8 @@ class HostBridge:
     def ensure(self, connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
         name = spec.real_name
         self.kind.check_source(name)
-        if not _is_bridge(name):
-            raise NetworkError(
-                message="Linux bridge %s does not exist on %s" % (name, host_name()),
-                remedy="Create bridge %s in the network configuration of the host, or correct the source of network %s."
-                % (name, spec.name),
-            )
+        if not bridges_of([name]):
+            raise HostNetwork(self.kind.name, name, spec.name).refusal(ABSENT, host_name())
         return found_as_it_is(spec, name)
 
     def purge(
@@ -41,17 +38,32 @@ class HostBridge:
     ) -> t.Iterator[dict[str, t.Any]]:
         return iter(())
 
+    def networks(self, connection: t.Any) -> list[FoundNetwork]:
+        return [FoundNetwork(name) for name in bridges_of(name for _index, name in socket.if_nameindex())]
+
     def report(self, connection: t.Any) -> list[ServedNetwork]:
         return []  # the server of a bridge is not libvirt's
 
 
-def _is_bridge(name: str) -> bool:
-    """Return whether ``name`` is a Linux bridge in our network namespace (/sys may show that of another namespace)."""
+def bridges_of(names: t.Iterable[str]) -> list[str]:
+    """Return the Linux bridges of our network namespace among these interfaces. /sys may show another namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        return [name for name in names if _can_be_named(name) and _driver(sock, name) == b"bridge"]
+
+
+def _can_be_named(name: str) -> bool:
+    try:
+        return bool(HostBridge.kind.check_source(name))
+    except InvalidInput:
+        return False
+
+
+def _driver(sock: socket.socket, name: str) -> bytes:
+    """Return the driver of an interface; empty where there is none."""
     answer = array.array("B", struct.pack("I", _ETHTOOL_GDRVINFO).ljust(256, b"\0"))
     request = struct.pack("16sP", name.encode("ascii"), answer.buffer_info()[0])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            fcntl.ioctl(sock.fileno(), _SIOCETHTOOL, request.ljust(40, b"\0"))
-        except OSError:
-            return False
-    return answer.tobytes()[4:36].split(b"\0")[0] == b"bridge"
+    try:
+        fcntl.ioctl(sock.fileno(), _SIOCETHTOOL, request.ljust(40, b"\0"))
+    except OSError:
+        return b""
+    return answer.tobytes()[4:36].split(b"\0")[0]

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import ipaddress
 import os
 import time
@@ -16,6 +17,7 @@ from ....core.errors import InvalidInput, NetworkError
 from ....core.guest.domain.element import parse, to_text
 from ....core.networks import dhcp
 from ....core.networks.names import check_interface
+from ....core.networks.on_hosts import ABSENT, INACTIVE, HostNetwork
 from ....core.networks.types.network import LibvirtNetwork
 from ....core.optional import optional_import, require
 from ...os.batch import attempt, progress
@@ -27,7 +29,7 @@ from ..dhcp import find_network, range_of, reservations_of
 from ..domain_waits import host_name
 from ..domains import definitions
 from ..taps import bridge_of, plug_in, unplugged
-from .network_type import NetworkSpec, ServedNetwork, found_as_it_is
+from .network_type import FoundNetwork, NetworkSpec, ServedNetwork, found_as_it_is
 from .used_ranges import check_unused, refused
 
 etree = optional_import("lxml.etree")
@@ -85,10 +87,28 @@ class HostLibvirtNetwork:
                 if outcome["changed"] or outcome["error"]:
                     yield {"name": str(network.name()), **outcome}
 
+    def networks(self, connection: t.Any) -> list[FoundNetwork]:
+        networks = []
+        for network in _all_networks(connection):
+            with contextlib.suppress(InvalidInput):  # no catalogue can name it
+                self.kind.check_source(str(network.name()))
+                networks.append(tolerating(functools.partial(_as_found, network), "VIR_ERR_NO_NETWORK"))
+        return [network for network in networks if network is not None]  # the others went meanwhile
+
     def report(self, connection: t.Any) -> list[ServedNetwork]:
-        # A libvirt without its driver of networks has none.
-        networks = tolerating(lambda: connection.listAllNetworks(0), "VIR_ERR_NO_SUPPORT") or ()
+        networks = _all_networks(connection)
         return [ServedNetwork(str(network.name()), _is_ours(network), reservations_of(network)) for network in networks]
+
+
+def _as_found(network: t.Any) -> FoundNetwork:
+    # A network that is not persistent has no such setting.
+    autostart = bool(network.autostart()) if network.isPersistent() else None
+    return FoundNetwork(str(network.name()), bool(network.isActive()), autostart)
+
+
+def _all_networks(connection: t.Any) -> t.Sequence[t.Any]:
+    """Return all libvirt networks. A libvirt without its driver of networks has none."""
+    return tolerating(lambda: connection.listAllNetworks(0), "VIR_ERR_NO_SUPPORT") or ()
 
 
 def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
@@ -163,18 +183,12 @@ def _start(network: t.Any, spec: NetworkSpec, definition: str, is_new: bool) -> 
 
 
 def _check_network(network: t.Any | None, spec: NetworkSpec) -> dict[str, t.Any]:
+    wanted = HostNetwork(HostLibvirtNetwork.kind.name, spec.real_name, spec.name)
     if network is None:
-        raise NetworkError(
-            message="libvirt network %s does not exist on %s" % (spec.real_name, host_name()),
-            remedy="Define it there, correct the source of network %s, or set manage: true for it." % spec.name,
-        )
+        raise wanted.refusal(ABSENT, host_name())
     with libvirt_errors():
         if not network.isActive():
-            raise NetworkError(
-                message="libvirt network %s is not active on %s" % (spec.real_name, host_name()),
-                remedy="Start it (virsh net-start %s), or set manage: true for network %s."
-                % (spec.real_name, spec.name),
-            )
+            raise wanted.refusal(INACTIVE, host_name())
     return found_as_it_is(spec, bridge_of(network))
 
 

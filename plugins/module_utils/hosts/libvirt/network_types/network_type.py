@@ -42,6 +42,14 @@ class ServedNetwork(t.NamedTuple):
     reservations: t.Mapping[tuple[str, str], bool]  # (MAC address, address) -> whether each definition has it
 
 
+class FoundNetwork(t.NamedTuple):
+    """A network that the host has. ``autostart``: None where such networks have no such setting."""
+
+    name: str
+    active: bool = True
+    autostart: bool | None = None
+
+
 class HostNetworkType(t.Protocol):
     """The networks of one type on this host. ``kind``: the same type in the core."""
 
@@ -61,6 +69,9 @@ class HostNetworkType(t.Protocol):
 
         :arg min_age: seconds since a build needed the network. :arg keep: names of networks to keep.
         """
+
+    def networks(self, connection: t.Any) -> list[FoundNetwork]:
+        """Return the networks of this type that the host has, and that a catalogue can name."""
 
     def report(self, connection: t.Any) -> list[ServedNetwork]:
         """Return the networks of this type whose DHCP server libvirt runs."""

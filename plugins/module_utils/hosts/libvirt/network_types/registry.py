@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from .bridge import HostBridge
 from .network import HostLibvirtNetwork
-from .network_type import HostNetworkType, NetworkSpec, ServedNetwork
+from .network_type import FoundNetwork, HostNetworkType, NetworkSpec, ServedNetwork
 
 _TYPES: tuple[HostNetworkType, ...] = (HostLibvirtNetwork(), HostBridge())
 HOST_NETWORK_TYPES: t.Mapping[str, HostNetworkType] = {network_type.kind.name: network_type for network_type in _TYPES}
@@ -32,3 +33,12 @@ def purge_networks(
 def served_networks(connection: t.Any) -> list[ServedNetwork]:
     """Return the networks of the host whose DHCP server libvirt runs."""
     return [network for network_type in HOST_NETWORK_TYPES.values() for network in network_type.report(connection)]
+
+
+def found_networks(connection: t.Any) -> dict[str, list[FoundNetwork]]:
+    """Return type -> the networks of the host. A type whose networks cannot be read is left out: nothing is known of them."""
+    networks: dict[str, list[FoundNetwork]] = {}
+    for name, network_type in HOST_NETWORK_TYPES.items():
+        with contextlib.suppress(Exception):  # for any error: the other facts of the host are still reported
+            networks[name] = sorted(network_type.networks(connection))
+    return networks

@@ -333,7 +333,7 @@ class History(RuleBasedStateMachine):
         stop = power_sync.STOP
         with self.world.ledger.write() as tx:
             of_run = tx.for_run(self.world.context(self.run))
-            synced = power_sync.follow(of_run, {host: power_sync.Report(self.world.time, found)})
+            synced = power_sync.settle_and_sync(of_run, {host: power_sync.Report(self.world.time, found)})
             off = {r.uuid: operation.Outcome(states.SHUTDOWN) for r in synced.to_stop}
             assert operation.finish(of_run, stop, off) == {}
         changed = [i for i in guests if found[i.uuid] != usual[i.state]]

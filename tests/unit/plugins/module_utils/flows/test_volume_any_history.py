@@ -130,7 +130,7 @@ class VolumeHistory(RuleBasedStateMachine):
                 away = errors.HostUnreachable(host=told.host, reason="x")
                 results[one.backend] = volume_work.WorkResult(error=away)
         finished = self.world.worked(told.host, results, told.run)
-        named = [*finished.done, *finished.failed, *finished.rescheduled, *finished.lost]
+        named = [*finished.done, *finished.failed, *finished.rescheduled, *finished.lost_items]
         assert len(named) == len(set(named))
 
     @rule(which=st.integers(0, 3), end=st.sampled_from(("done", "unheard", "broken")))

@@ -21,10 +21,13 @@ import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.action import compute_host_state, compute_report, storage_report
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.images.stores.registry import read_stores
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import Progress
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.image_imports import read_imports
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import migration_attachments, moving
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.images import deletion, imports, store_work
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import lock
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
@@ -34,7 +37,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
     live,
     live_life,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, nodes
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, nodes, shelved
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances as instance_rows
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.moves import set_progress
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
@@ -110,6 +113,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     hosts(life)
     instances(life)
     volumes(life)
+    images(life)
     life.ledger.close()
     return life.filled
 
@@ -291,6 +295,40 @@ def volumes(life: Life) -> None:
         {"name": "old", "volume_group": "old"},
     ]
     life.report_of(storage_report, "s2", STORAGE, bootflow_storage_backends=pools)
+
+
+def images(life: Life) -> None:
+    life.report("h1")
+    uuid = life.boot("snapped")
+    with life.ledger.write() as tx:
+        shelved.add(tx.for_run(life.context("i")), {uuid: "its-image"}, {uuid: "h1"})
+    life.look()
+    stores = read_stores([{"name": "here", "path": "/srv/images"}], [])
+    data = {
+        "name": "kernel",
+        "path": "/tmp/k",
+        "disk_format": "ami",
+        "min_disk": 1,
+        "min_ram": 1,
+        "properties": {"a": "b"},
+    }
+    wanted = {**data, "checksum": "sha256:" + "0" * 64, "protected": True, "instance": "snapped"}
+    with life.ledger.write() as tx:
+        of_run = tx.for_run(life.context("i"))
+        begun = imports.begin(of_run, read_imports([wanted, {**wanted, "name": "lost"}], stores), "default", [], {})
+    life.look()
+    kernel, lost = begun.created
+    with life.ledger.write() as tx:
+        arrived = {
+            kernel: store_work.Uploaded(5, "0" * 64),
+            lost: errors.DiskFull(host="h", path="/srv", reason="full"),
+        }
+        store_work.finish(tx.for_run(life.context("i")), stores.default(), arrived, {})
+        imports.finish(tx.for_run(life.context("i")))
+    life.look()
+    with life.ledger.write() as tx:
+        deletion.begin(tx.for_run(life.context("i")), ["lost"], None, False, stores)
+    life.look()
 
 
 def test_each_column_is_written(filled: set[str]) -> None:

@@ -22,7 +22,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
     runs,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.sqlalchemy_import import sa
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables, volume_tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.images import images
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import image_tables, tables, volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachments,
     backends,
@@ -48,6 +49,8 @@ WHOLE = [
     (backends.BackendRow, volume_tables.storage_backends),
     (pending_cleanups.PendingCleanupRow, volume_tables.volume_cleanups),
     (volume_history.VolumeEvent, volume_tables.volume_events),
+    (images.ImageRow, image_tables.images),
+    (images.PlaceRow, image_tables.image_places),
 ]
 
 PARTS = [

@@ -21,6 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.migrations
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
 from ansible_collections.bootflow.compute.plugins.plugin_utils.audit import storage as audit_storage
+from ansible_collections.bootflow.compute.plugins.plugin_utils.audit.audit import Audit
 
 LEDGER = "1ed9e000-0000-4000-8000-000000000001"
 NOW = 1_700_000_000.0
@@ -213,11 +214,14 @@ def test_backends_of_one_volume_group_tell_each_logical_volume_once():
     ]
 
 
-def test_the_answers_of_hosts_that_were_asked():
+def test_the_answers_of_hosts_that_were_asked(tmp_path):
     host = Host()
+    host.options, host.ports = {}, types.SimpleNamespace(folder=lambda: tmp_path / "run")
     told = {"inspected": False, "error": {}}
-    host.task_vars["hostvars"]["s1"]["bootflow_inspected"] = {"changed": False, "storage": told}
-    assert audit_storage.answers(host, "bootflow_inspected") == {"s1": told}
+    audit_of_run = Audit(host, "audit")
+    audit_of_run.results.leave("inspect", "s1", {"changed": False, "storage": told})
+    audit_of_run.results.leave("inspect", "h1", {"changed": False, "inspected": True})
+    assert audit_of_run._answers_of_storage() == {"s1": told}, "s2 has left nothing, h1 keeps no volumes"
 
 
 def test_the_ends_of_a_compute_host(ledger):

@@ -35,7 +35,7 @@ def test_what_is_kept_is_found_whatever_the_umask(folder: Path) -> None:
         KeptGuestData(str(folder)).keep([SECRETS, SECRETS, GuestSecrets(admin_password="x")])
     finally:
         os.umask(before)
-    assert KeptGuestData(str(folder)).of(DIGEST) == SECRETS
+    assert KeptGuestData(str(folder)).read_secrets(DIGEST) == SECRETS
     assert {p.stat().st_mode & 0o777 for p in (folder, folder.parent)} == {0o700}
     names = {hashlib.sha256(text.encode()).hexdigest() for text in (TEXT, FILES[0].contents)}
     assert {p.name for p in folder.iterdir()} == {*names, ".lock"}
@@ -45,17 +45,17 @@ def test_what_is_kept_is_found_whatever_the_umask(folder: Path) -> None:
 def test_only_what_was_booted_is_found(folder: Path) -> None:
     """Not a part of it, and not what somebody changed."""
     kept = KeptGuestData(str(folder))
-    assert kept.of(DIGEST) is None
+    assert kept.read_secrets(DIGEST) is None
     kept.keep([SECRETS])
-    assert kept.of(guest_data_digest(None, ())) is None and kept.of({}) is None
-    assert kept.of(guest_data_digest(TEXT, (InjectedFile("/etc/c", "bmV3"),))) is None
-    assert kept.of({"user_data": "sha256:../../etc/passwd"}) is None
+    assert kept.read_secrets(guest_data_digest(None, ())) is None and kept.read_secrets({}) is None
+    assert kept.read_secrets(guest_data_digest(TEXT, (InjectedFile("/etc/c", "bmV3"),))) is None
+    assert kept.read_secrets({"user_data": "sha256:../../etc/passwd"}) is None
     changed = folder / str(DIGEST["user_data"])[len("sha256:") :]
     changed.write_text("#!/bin/sh\n")
-    assert kept.of(DIGEST) is None
+    assert kept.read_secrets(DIGEST) is None
     folder.chmod(0o777)
     changed.write_bytes(TEXT.encode())
-    assert kept.of(DIGEST) is None, "another user could exchange it"
+    assert kept.read_secrets(DIGEST) is None, "another user could exchange it"
     with pytest.raises(errors.InvalidInput, match="other users may write to"):
         kept.keep([SECRETS])
 
@@ -63,7 +63,7 @@ def test_only_what_was_booted_is_found(folder: Path) -> None:
 def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
     kept = KeptGuestData(None)
     kept.keep([SECRETS])
-    assert kept.of(DIGEST) is None and not list(tmp_path.iterdir())
+    assert kept.read_secrets(DIGEST) is None and not list(tmp_path.iterdir())
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(errors.InvalidInput, match="are not kept in"):

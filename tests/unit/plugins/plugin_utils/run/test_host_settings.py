@@ -19,7 +19,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.run.host_settings
     cleanup_arguments,
     configuration,
     node_info_arguments,
-    of,
+    read_current_host,
 )
 
 
@@ -227,15 +227,15 @@ def test_to_number(value, number):
 
 @pytest.mark.parametrize("word", [True, "yes", "y", "on", "T", "1", 1, " true "])
 def test_one_table_of_words_for_true(word):
-    assert HOST.of({"bootflow_wait_address": word}).wait_address is True
+    assert HOST.read({"bootflow_wait_address": word}).wait_address is True
     assert configuration({"bootflow_disabled": word}, "kvm1")["disabled"] is True
 
 
 def test_settings_are_read_once_a_task():
     action = Host(bootflow_wait_timeout="5")
-    assert of(action).wait_timeout == 5.0
+    assert read_current_host(action).wait_timeout == 5.0
     action.variables["bootflow_wait_timeout"] = 6
-    assert of(action).wait_timeout == 5.0
+    assert read_current_host(action).wait_timeout == 5.0
 
 
 def test_what_shapes_guests_arrives_in_their_options():
@@ -249,11 +249,11 @@ def test_what_shapes_guests_arrives_in_their_options():
         "max_queues": 2,
         "num_pcie_ports": 12,
     }
-    read = HOST.of({"bootflow_" + name: value for name, value in given.items()})
+    read = HOST.read({"bootflow_" + name: value for name, value in given.items()})
     options = GuestOptions(**{setting.name: getattr(read, setting.name) for setting in GUEST})
     assert {name: getattr(options, name) for name in given} == given
-    plain = GuestOptions(**{setting.name: getattr(HOST.of({}), setting.name) for setting in GUEST})
+    plain = GuestOptions(**{setting.name: getattr(HOST.read({}), setting.name) for setting in GUEST})
     assert dataclasses.replace(plain, cpu_model_extra_flags=()) == GuestOptions()
     wrong = "bootflow_disk_cachemodes must be a mapping of file, .*, got 'file: fast'"
     with pytest.raises(InvalidInput, match=wrong):
-        getattr(HOST.of({"bootflow_disk_cachemodes": {"file": "fast"}}), "disk_cachemodes")  # noqa: B009
+        getattr(HOST.read({"bootflow_disk_cachemodes": {"file": "fast"}}), "disk_cachemodes")  # noqa: B009

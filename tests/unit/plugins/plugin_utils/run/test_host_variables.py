@@ -65,7 +65,7 @@ class Variables:
         self.manager = VariableManager(loader, self.inventory)
         self.hostvars = HostVars(self.inventory, self.manager, loader)
         self.manager.set_nonpersistent_facts("kvm17", {"bootflow_disk_allocation_ratio": 0.8})
-        self.manager.set_nonpersistent_facts("kvm18", {"bootflow_reported": {"reported": True}})
+        self.manager.set_nonpersistent_facts("kvm18", {"bootflow_image_cache": {"changed": True}})
         self.manager.set_host_facts("kvm19", {"bootflow_disk_allocation_ratio": 0.9})
         self.manager.set_host_variable("kvm20", "bootflow_disk_allocation_ratio", 0.95)
         self.hosts = self.inventory.get_groups_dict()["bootflow_compute"]
@@ -91,7 +91,7 @@ class Variables:
 
 
 def _ours(names: t.Iterable[str]) -> set[str]:
-    return {n for n in names if n.startswith("bootflow_")} - {"bootflow_reported"}
+    return {n for n in names if n.startswith("bootflow_")} - {"bootflow_image_cache"}
 
 
 @pytest.fixture
@@ -150,9 +150,3 @@ def test_no_setting_of_a_host_walks_over_aliases_of_aliases(
 def test_hostvars_of_another_make() -> None:
     plain = {"a": {"bootflow_disabled": True}, "b": {}}
     assert host_variables.settings_of(plain, ["a", "b"]) == plain
-
-
-def test_what_tasks_registered(variables: Variables) -> None:
-    of_ansible = host_variables.results(variables.hostvars, variables.hosts, "bootflow_reported")
-    of_others = host_variables.results({"a": {"x": 1}, "b": {}}, ["a", "b", "c"], "x")
-    assert (of_ansible, of_others) == ({"kvm18": {"reported": True}}, {"a": 1})

@@ -29,13 +29,13 @@ def lease(tmp_path: pathlib.Path) -> RunLease:
 def test_a_lease_that_is_renewed_in_time_holds_however_long_ago_the_ledger_was_read(lease: RunLease) -> None:
     for at in range(1090, 1900, 90):
         lease.renewed(float(at))
-    assert lease.left(1900.0) == 1810 + SECONDS - 1900 and lease.holds(1900.0)
+    assert lease.remaining_seconds(1900.0) == 1810 + SECONDS - 1900 and lease.holds(1900.0)
     assert not lease.holds(1911.0), "it is over"
 
 
 def test_a_lease_that_was_over_is_another_one(lease: RunLease) -> None:
     lease.renewed(1101.0)
-    assert lease.left(1101.0) == SECONDS
+    assert lease.remaining_seconds(1101.0) == SECONDS
     assert not lease.holds(1102.0), "another run may have had it for a second"
     lease.looked(1103.0)
     assert lease.holds(1190.0), "the ledger was read since"
@@ -52,7 +52,7 @@ def test_a_task_knows_what_others_of_its_run_did(lease: RunLease, tmp_path: path
 def test_an_older_renewal_that_is_told_later_shortens_nothing(lease: RunLease) -> None:
     lease.renewed(1050.0)
     lease.renewed(1040.0)
-    assert lease.left(1100.0) == 50.0
+    assert lease.remaining_seconds(1100.0) == 50.0
 
 
 def test_what_is_true_for_a_while_is_read_shortly_before_however_well_the_lease_is_kept(lease: RunLease) -> None:

@@ -20,7 +20,6 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.actions import World
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 ITEMS = [{"uuid": "u1", "name": "one", "host": "h1"}, {"uuid": "u2", "name": "two", "host": "h2"}]
-REGISTERED = {"begin": "begun", "look": "looked", "finish": "finished"}
 
 
 class Looking(Stages):
@@ -48,11 +47,15 @@ class Playbook:
         variables = {"hostvars": self.hostvars, "groups": {"all": ["h1", "h2"]}, "inventory_hostname": host}
         action = action_of(instance_live_migrate, self.ports, variables, self.check_mode)
         action.options["phase"] = stage
-        return self.stages(action, REGISTERED)
+        return self.stages(action, "look_at")
 
     def run(self, stage: str, host: str = "localhost") -> Result:
-        self.hostvars[host][REGISTERED[stage]] = done = self.of(stage, host).run()
-        return done
+        return self.of(stage, host).run()
+
+    def change(self, stage: str, host: str, **changed: t.Any) -> None:
+        """Change the result that a stage left."""
+        results = self.of("finish").results
+        results.leave(stage, host, {**(results.read(stage, host) or {}), **changed})
 
 
 @pytest.fixture
@@ -64,7 +67,9 @@ def playbook(world: World) -> Playbook:
 
 def test_hosts_answer_for_their_instances(playbook: Playbook) -> None:
     done = playbook.run("look", "h1")
-    assert done == {"changed": True, "phase": "look", "attempt": 1, "outcomes": {"u1": {"seen": "h1"}}}
+    assert done == {"changed": True}, "what later stages read is no result of the task"
+    left = playbook.of("finish").result("look", "h1")
+    assert left == {"phase": "look", "attempt": 1, "outcomes": {"u1": {"seen": "h1"}}}
     answers = playbook.of("finish").answers("look")
     assert answers["u1"] == {"seen": "h1"}
     assert is_silence(answers["u2"]) and answers["u2"]["error"]["code"] == "HostUnreachable"
@@ -74,15 +79,15 @@ def test_hosts_answer_for_their_instances(playbook: Playbook) -> None:
 @pytest.mark.parametrize("changed", [{"phase": "other"}, {"attempt": 2}, {"outcomes": {}}, {"outcomes": None}])
 def test_the_result_of_another_stage_or_round_is_no_answer(playbook: Playbook, changed: dict[str, t.Any]) -> None:
     playbook.run("look", "h1")
-    playbook.hostvars["h1"]["looked"].update(changed)
+    playbook.change("look", "h1", **changed)
     assert is_silence(playbook.of("finish").answers("look")["u1"])
 
 
 def test_the_round_is_that_of_the_beginning(playbook: Playbook) -> None:
     playbook.run("look", "h1")
-    playbook.hostvars["localhost"]["begun"]["attempt"] = 2
+    playbook.change("begin", "localhost", attempt=2)
     assert is_silence(playbook.of("finish").answers("look")["u1"])
-    assert playbook.run("look", "h1")["attempt"] == 2
+    playbook.run("look", "h1")
     assert not is_silence(playbook.of("finish").answers("look")["u1"])
 
 
@@ -141,7 +146,8 @@ def test_the_table(playbook: Playbook) -> None:
     stages.options["print_table"] = False
     stages.table(("INSTANCE",), [("one",)])
     stages.options["print_table"] = True
-    playbook.hostvars["localhost"]["begun"] = {"failed": True}
+    playbook.change("begin", "localhost", failed=True)
+    stages = playbook.of("finish")
     stages.table(("INSTANCE",), [])
     assert playbook.ports.shown == [], "nobody wants it, or the error was told"
     playbook.check_mode = True
@@ -164,3 +170,40 @@ def test_a_token_is_of_the_run_and_of_one_operation(playbook: Playbook) -> None:
     assert first.token("u1") == second.token("u1") != first.token("u2")
     second.called = "other"
     assert first.token("u1") != second.token("u1")
+
+
+def test_a_stage_whose_task_was_left_out_is_named(world: World) -> None:
+    """As with --start-at-task: nothing is known of the run."""
+    playbook = Playbook(world)
+    for stage, host in (("look", "h1"), ("finish", "localhost")):
+        with pytest.raises(
+            errors.InvalidInput, match="The stage begin of look_at has no result in this run"
+        ) as missing:
+            playbook.of(stage, host).items()
+        assert "--start-at-task" in missing.value.remedy
+    playbook.run("begin")
+    with pytest.raises(errors.InvalidInput, match="The stage switch of look_at"):
+        playbook.of("finish").result("switch")
+    assert playbook.of("finish").result("look", "h2") == {}, "a host may be silent"
+
+
+def test_what_fails_at_its_beginning_leaves_nothing_of_an_earlier_operation(playbook: Playbook) -> None:
+    playbook.run("look", "h1")
+    stages = playbook.of("begin")
+
+    def refuse() -> Result:
+        raise errors.Conflict(message="x")
+
+    with pytest.raises(errors.Conflict):
+        stages.results.begin("begin", refuse)
+    after = playbook.of("finish")
+    assert after.begin_failed() and after.items() == {} and after.result("look", "h1") == {}
+    assert after.result("switch") == {}, "the playbook continued without it"
+
+
+def test_a_run_does_not_see_the_results_of_another_one(playbook: Playbook) -> None:
+    other = Playbook(playbook.world)
+    other.ports.of_run = "other"
+    with pytest.raises(errors.InvalidInput):
+        other.of("finish").items()
+    assert playbook.ports.folder().stat().st_mode & 0o777 == 0o700

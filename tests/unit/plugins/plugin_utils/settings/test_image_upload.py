@@ -184,3 +184,24 @@ def test_a_folder_with_something_else_stays(tmp_path: pathlib.Path) -> None:
     (tmp_path / "AnsiballZ.py").unlink()
     assert remove_uploads([str(tmp_path / "image")]) and not tmp_path.exists()
     tmp_path.mkdir()
+
+
+def test_room_for_a_large_image_is_asked_before_it_is_copied(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_upload, "PIPED", 4)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "bin").mkdir()
+    df = tmp_path / "bin" / "df"
+    df.write_text(
+        "#!/bin/sh\necho 'Filesystem 1024-blocks Used Available Capacity Mounted on'\necho /dev/x 9 9 ${FREE:-0} 99% /\n"
+    )
+    df.chmod(0o755)
+    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path / "bin", os.environ["PATH"]))
+    host = Host(tmp_path / "home")
+    with pytest.raises(errors.DiskFull, match="needs 0 MiB there on its way, and 0 MiB are free"):
+        image_upload.upload(host, image(tmp_path / "image"))  # type: ignore[arg-type]
+    assert host.sessions == ["command"] and list((tmp_path / "home").iterdir()) == []
+    df.write_text("#!/bin/sh\nexit 1\n")
+    image_upload.upload(host, image(tmp_path / "image"))  # type: ignore[arg-type]
+    assert host.sessions == ["command", "command", "folder", "copy"]

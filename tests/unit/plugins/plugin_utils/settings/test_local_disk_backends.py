@@ -32,7 +32,7 @@ QCOW2 = {"name": "qemu", "type": "qcow2", "cache": "writeback"}
 
 def disks_of(**variables):
     """(type, driver, source, target) of each disk but the config drive, as the domain has them."""
-    settings = HOST.of(variables)
+    settings = HOST.read(variables)
     flavor = Flavor("f", 512, 1, 1, 2, 64)
     image = Image("i", "11111111-1111-4111-8111-111111111111", "qcow2")
     spec = GuestSpec(

@@ -204,4 +204,4 @@ def test_the_group_and_the_workers():
     assert settings.storage_hosts(Action(bootflow_storage_group="none")) == []
     assert [settings.workers(Action(), n) for n in (1, 3, 9)] == [1, 3, 4]
     assert settings.workers(Action(bootflow_max_concurrent_volumes=0), 9) == 9
-    assert settings.of(Action(bootflow_conversion_dir="/x")).conversion_dir == "/x"
+    assert settings.read_current_host(Action(bootflow_conversion_dir="/x")).conversion_dir == "/x"

@@ -49,7 +49,7 @@ def told(made):
 def test_the_defaults_are_cinders_own():
     made = action()
     volume_settings.check(made)
-    found = volume_settings.of(made.options)
+    found = volume_settings.read_options(made.options)
     assert found.options == CreateOptions() and found.project == "default" and len(found.types) == 0
     assert (found.max_attempts, found.no_snapshot_gb_quota, found.quotas) == (3, False, {})
     options = volume_settings.scheduler_options(made.options, now=7.0)
@@ -75,7 +75,7 @@ def test_every_setting_arrives():
         service_down_time=5,
     )
     volume_settings.check(made)
-    found = volume_settings.of(made.options)
+    found = volume_settings.read_options(made.options)
     assert found.types.get("fast").extra_specs == {"medium": "ssd"} and found.image("debian").disk_format == "qcow2"
     assert found.options == CreateOptions("fast", "z", True)
     assert (found.quotas["volumes"], found.project, found.max_attempts) == ("5", "red", 2)
@@ -162,7 +162,7 @@ def test_a_boot_reads_the_same_options_with_the_same_meaning():
 def test_an_extra_spec_that_is_true_is_no_text():
     types = [{"name": "thin", "extra_specs": {"thin_provisioning_support": True, "medium": "ssd"}}]
     with pytest.raises(InvalidRequest) as caught:
-        volume_settings.of(action(volume_types=types).options)
+        volume_settings.read_options(action(volume_types=types).options)
     (error,) = caught.value.errors
     assert (error["path"], error["remedy"]) == ("volume_types[thin].extra_specs", 'Write "<is> True".')
 

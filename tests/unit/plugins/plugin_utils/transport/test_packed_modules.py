@@ -62,7 +62,7 @@ class Runs:
         self.monkeypatch.setattr(packed_modules, "constants", constants)
         packed = []
         for _task in range(2):
-            with packed_modules.kept(NAME):
+            with packed_modules.reuse_packed_module(NAME):
                 path = of_run / self.cache / FILE
                 if not path.exists():
                     path.parent.mkdir(exist_ok=True)
@@ -189,7 +189,7 @@ def test_nothing_is_warned_of_where_modules_are_kept_or_cannot_be(runs: Runs, wa
     runs.module_utils = [str(runs.home)]
     assert runs()
     runs.module_utils = []
-    with contextlib.suppress(ZeroDivisionError), packed_modules.kept("bootflow.compute.other"):
+    with contextlib.suppress(ZeroDivisionError), packed_modules.reuse_packed_module("bootflow.compute.other"):
         1 / 0  # noqa: B018
     # The files of runs are not in Ansible's form, which is warned of, too.
     assert all("ansiballz_cache" not in text for text in warnings)

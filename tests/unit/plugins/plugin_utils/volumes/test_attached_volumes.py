@@ -155,7 +155,7 @@ def build(*disks, image=None, **more):
 
 
 def domain(*disks, volumes=(), **more):
-    settings = HOST.of(more)
+    settings = HOST.read(more)
     xml = domain_builder.domain_xml(build(*disks), settings, volumes)
     schema = etree.RelaxNG(etree.parse("/usr/share/libvirt/schemas/domain.rng"))
     tree = etree.fromstring(xml.encode())
@@ -215,13 +215,13 @@ def test_the_xml_of_one_volume_for_a_guest_that_is_there():
     scsi = {"disk_bus": "scsi", "device_name": "/dev/sdb", "volume_id": volume_id(1)}
     build_ = build(disk(0, volume_id=volume_id(0)), disk(1, **scsi))
     volumes = [attached(0), attached(1, mountpoint="/dev/sdb")]
-    xml = domain_builder.volume_xml(build_, HOST.of({}), volumes, volumes[1])
+    xml = domain_builder.volume_xml(build_, HOST.read({}), volumes, volumes[1])
     tree = etree.fromstring(xml)
     assert tree.tag == "disk" and tree.findtext("serial") == volume_id(1)
     assert tree.find("target").get("dev") == "sdb"
     assert tree.find("address") is None and tree.find("boot") is None
     with pytest.raises(errors.VolumeAttachmentNotFound):
-        domain_builder.volume_xml(build_, HOST.of({}), volumes[:1], attached(3))
+        domain_builder.volume_xml(build_, HOST.read({}), volumes[:1], attached(3))
 
 
 def test_tags_in_the_metadata():
@@ -246,7 +246,7 @@ def test_tags_in_the_metadata():
         {**scratch, "serial": None, "tags": ["scratch"]},
         {**volume, "serial": volume_id(1), "tags": ["database"]},
     ]
-    files = domain_builder.config_drive(build_, HOST.of({}), None, "", [attached(1), attached(2)], places)
+    files = domain_builder.config_drive(build_, HOST.read({}), None, "", [attached(1), attached(2)], places)
     assert volume_id(1).encode() in files["openstack/latest/meta_data.json"]
 
 
@@ -258,7 +258,7 @@ def test_ec2_metadata_names_the_disks_of_the_build():
         {**local, "name": "disk.swap", "kind": "swap", "device_name": "/dev/vdc"},
         disk(3, volume_id=volume_id(3)),
     )
-    files = domain_builder.config_drive(build_, HOST.of({}), None, "", [attached(3)])
+    files = domain_builder.config_drive(build_, HOST.read({}), None, "", [attached(3)])
     assert json.loads(files["ec2/latest/meta-data.json"])["block-device-mapping"] == {
         "ami": "vda",
         "root": "/dev/vda",

@@ -81,6 +81,7 @@ class Action:
 
     def _low_level_execute_command(self, command, sudoable):
         assert command.startswith("find ") and not sudoable  # copies of killed runs, see there, too
+        return {"stdout": ""}  # a host without df
 
     def _make_tmp_path(self):
         assert self._connection._shell.options == {"remote_tmp": "$HOME/.ansible/tmp"}

@@ -266,7 +266,7 @@ GONE = "state %s (its domain is gone from its host) -> %s"
 def test_a_lost_domain_is_defined_anew_where_a_restart_is_allowed(
     vm_state: str, state: str | None, steps: tuple[str, ...], what: str
 ) -> None:
-    have = [present(vm_state=vm_state, lost=True)]
+    have = [present(vm_state=vm_state, domain_missing=True)]
     (change,) = plan.plan([wanted(state=state)], have).changes
     assert (change.done, change.needs, change.what) == (False, "restart", what)
     (change,) = plan.plan([wanted(state=state)], have, allow=["restart"]).changes
@@ -274,10 +274,10 @@ def test_a_lost_domain_is_defined_anew_where_a_restart_is_allowed(
 
 
 def test_an_instance_that_is_to_be_off_needs_no_domain_but_its_devices_do() -> None:
-    off = [present(vm_state=states.STOPPED, lost=True)]
+    off = [present(vm_state=states.STOPPED, domain_missing=True)]
     for state in ("stopped", None):
         assert plan.plan([wanted(state=state)], off, allow=["restart"]).changes == ()
-    (stopped,) = plan.plan([wanted(state="stopped")], [present(lost=True)], allow=["restart"]).changes
+    (stopped,) = plan.plan([wanted(state="stopped")], [present(domain_missing=True)], allow=["restart"]).changes
     assert stopped.steps == ("stop",)
     with_volume = wanted(block_device_mapping=(volume("data"),), flavor="large", metadata={"a": "b"})
     found = plan.plan([with_volume], off, allow=["resize", "restart"])
@@ -290,12 +290,14 @@ def test_an_instance_that_is_to_be_off_needs_no_domain_but_its_devices_do() -> N
 def test_a_rebuild_is_enough_for_a_lost_domain() -> None:
     new = wanted(image="alpine", networks=on("web"), state="running")
     for vm_state, steps in ((states.ACTIVE, []), (states.STOPPED, [("start",)])):
-        found = plan.plan([new], [present(vm_state=vm_state, lost=True)], allow=["rebuild", "restart"])
+        found = plan.plan([new], [present(vm_state=vm_state, domain_missing=True)], allow=["rebuild", "restart"])
         assert all(c.done for c in found.changes) and [c.early for c in found.changes if c.kind == fields.REBUILD] == [
             True
         ]
         assert [c.steps for c in found.changes if c.kind == plan.STATE] == steps
-    suspended = plan.plan([new], [present(vm_state=states.SUSPENDED, lost=True)], allow=["rebuild", "restart"])
+    suspended = plan.plan(
+        [new], [present(vm_state=states.SUSPENDED, domain_missing=True)], allow=["rebuild", "restart"]
+    )
     assert [c.steps for c in suspended.changes if c.steps] == [("rebuild",), ("reboot",)]
     assert not any(c.early for c in suspended.changes), "a suspended one cannot be rebuilt"
 
@@ -464,7 +466,7 @@ PRESENT = st.builds(
             ),
             "launched": st.booleans(),
             "torn": st.booleans(),
-            "lost": st.booleans(),
+            "domain_missing": st.booleans(),
             "power_state": st.sampled_from([states.NOSTATE, states.SHUTDOWN]),
             "locked": st.booleans(),
             "volumes": st.lists(st.sampled_from("vwz"), unique=True).map(tuple),
@@ -488,7 +490,7 @@ def done(change: Change, want: Wanted | None, had: Present | None) -> Present | 
     if change.kind == fields.REBUILD and had.vm_state == states.ERROR:
         had = dataclasses.replace(had, vm_state=states.ACTIVE, torn=False)
     if change.early or plan.HARD_REBOOT in change.steps:
-        had = dataclasses.replace(had, lost=False)
+        had = dataclasses.replace(had, domain_missing=False)
     if change.kind in (fields.LIVE, fields.RESIZE, fields.REBUILD) and change.field != "state":
         return dataclasses.replace(had, digest={**had.digest, change.field: want.digest[change.field]})
     if change.kind == plan.LOCK:

@@ -436,7 +436,7 @@ def test_instances_without_domain(vm_state: str) -> None:
         states.RESCUED: "unrescue",
         states.SOFT_DELETED: "restore",
         states.RESIZED: "revert_resize",
-        states.SHELVED: "Delete the instance",
+        states.SHELVED: "shelve_offload",
     }
     assert all(leads_out.get(vm_state, "reboot the instance") in f.remedy for f in told)
 

@@ -193,7 +193,7 @@ def test_an_orphan_that_is_open_stays_unless_its_target_goes_first() -> None:
 @pytest.mark.parametrize("status", sorted(states.VOLUME_STATES))
 def test_in_which_states_a_volume_can_be_missing(status: str) -> None:
     found = told(ledger(item(status=status)), seen())
-    there = status in ("available", "reserved", "attaching", "in-use", "detaching", "error_extending")
+    there = status in ("available", "reserved", "attaching", "in-use", "detaching", "uploading", "error_extending")
     assert found == ([(audit.MISSING_VOLUME, "s1", "volume v at " + PLACE, audit.REPORT)] if there else [])
 
 

@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.st
     RUNNING,
     SHUTDOWN,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.verdicts.answer import silence
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 
 PROBLEM = errors.LibvirtError(reason="broken")
@@ -46,10 +47,16 @@ VM_STATES = {
     "unrescue": ("rescued", "active active error error rescued rescued"),
     "set_admin_password": ("active", "active active active active active active"),
     "trigger_crash_dump": ("active", "active active active active active active"),
+    "snapshot": ("paused", "paused paused paused paused paused paused"),
+    "create_backup": ("active", "active active active active active active"),
+    "shelve": ("active", "shelved active active active active active"),
+    "shelve_offload": ("shelved", "shelved_offloaded shelved shelved shelved shelved shelved"),
+    "unshelve": ("shelved", "active shelved shelved shelved shelved shelved"),
     "soft_delete": ("active", "soft-delete active active active active active"),
     "restore": ("soft-delete", "active soft-delete soft-delete soft-delete soft-delete soft-delete"),
     # What is on its disks is not known after silence.
     "rebuild": ("active", "active active active active active error"),
+    "revert": ("active", "active active active active active active"),
 }
 CASES = [
     (name, kind, vm_state)
@@ -59,12 +66,12 @@ CASES = [
 
 
 def item_of(vm_state: str, **more: t.Any) -> dict[str, t.Any]:
-    return {"uuid": "u", "name": "web", "vm_state": vm_state, "power_state": RUNNING, **more}
+    return {"uuid": "u", "name": "web", "host": "h1", "vm_state": vm_state, "power_state": RUNNING, **more}
 
 
-def answer_of(name: str, item: dict[str, t.Any], result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    dies_to = OPERATIONS[name].rule.dies_to
-    return operation_outcomes.answers_of_host([item], "h1", result, name, dies_to)["u"]
+def answer_of(name: str, item: dict[str, t.Any], said: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """:arg said: what the host said of the instance; empty: nothing"""
+    return dict(operation_outcomes.after_death(item, said or silence("h1"), OPERATIONS[name].rule.dies_to))
 
 
 def summary_of(name: str, item: dict[str, t.Any], answer: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -72,7 +79,7 @@ def summary_of(name: str, item: dict[str, t.Any], answer: dict[str, t.Any]) -> d
     error = errors.from_dict(answer["error"]) if answer.get("error") else None
     outcome = operation_outcomes.outcome_of(answer, error)
     vm_state = operation_outcomes.vm_state_after(its.rule, its.fails_to, outcome)
-    return operation_outcomes.summary_of(item, "h1", answer, error, vm_state, its.gone)
+    return operation_outcomes.summary_of(item, answer, error, vm_state, its.missing_domain_note)
 
 
 def test_the_table_has_all_operations() -> None:
@@ -85,13 +92,13 @@ def test_each_answer_of_a_host(name: str, kind: str, vm_state: str) -> None:
     item = item_of(VM_STATES[name][0], before={})
     said = dict(ANSWERS[kind])
     if kind == "done" and its.rule.result is not None:
-        said["power_state"] = min(POWER_STATES_OF[its.rule.result])
-    elif kind == "the domain is missing" and its.gone:
+        said["power_state"] = min(POWER_STATES_OF[its.rule.result] or {SHUTDOWN})
+    elif kind == "the domain is missing" and its.missing_domain_note:
         (said,) = operation_outcomes.accept_missing_domains({"u": GONE})[0].values()
-    answer = answer_of(name, item, {"operation": name, "outcomes": {"u": said} if said else {}})
+    answer = answer_of(name, item, said)
     summary = summary_of(name, item, answer)
     assert (summary["vm_state"], summary["host"], summary["forced"]) == (vm_state, "h1", False)
-    accepted = kind == "the domain is missing" and its.gone
+    accepted = kind == "the domain is missing" and its.missing_domain_note
     code = {
         "done": None,
         "the domain is missing": None if accepted else "InstanceNotFound",
@@ -99,7 +106,7 @@ def test_each_answer_of_a_host(name: str, kind: str, vm_state: str) -> None:
     }
     wanted = code.get(kind, PROBLEM.code)
     assert (summary["error"] or {}).get("code") == wanted
-    assert operation_outcomes.note_of(summary, its.forced) == (wanted or (its.gone if accepted else ""))
+    assert operation_outcomes.note_of(summary, its.forced) == (wanted or (its.missing_domain_note if accepted else ""))
     power_state = NOSTATE if accepted else said.get("power_state") or RUNNING
     assert summary["power_state"] == power_state, "what it was before, if nothing is known"
 
@@ -107,8 +114,7 @@ def test_each_answer_of_a_host(name: str, kind: str, vm_state: str) -> None:
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_a_rebuild_that_a_dead_run_began_is_in_error_after_any_failure(kind: str) -> None:
     item = item_of("active")
-    said = {"u": ANSWERS[kind]} if ANSWERS[kind] else {}
-    answer = answer_of("rebuild", item, {"operation": "rebuild", "outcomes": said})
+    answer = answer_of("rebuild", item, ANSWERS[kind])
     assert summary_of("rebuild", item, answer)["vm_state"] == ("active" if kind == "done" else "error")
 
 
@@ -116,15 +122,8 @@ def test_the_work_decides_the_vm_state_where_it_says_one() -> None:
     item = item_of("active", before={})
     for vm_state in ("stopped", "error"):
         said = {"error": PROBLEM.as_dict() if vm_state == "error" else None, "vm_state": vm_state}
-        answer = answer_of("rebuild", item, {"operation": "rebuild", "outcomes": {"u": said}})
+        answer = answer_of("rebuild", item, said)
         assert summary_of("rebuild", item, answer)["vm_state"] == vm_state
-
-
-def test_the_result_of_another_operation_is_silence() -> None:
-    result = {"operation": "start", "outcomes": {"u": ANSWERS["done"]}}
-    error = answer_of("stop", item_of("active"), result)["error"]
-    assert error["code"] == "HostUnreachable" and "h1" in error["message"]
-    assert "error" not in answer_of("start", item_of("active"), {**result, "outcomes": {"u": {"changed": True}}})
 
 
 def test_the_error_of_an_instance_is_added_to_what_its_host_said() -> None:

@@ -21,6 +21,7 @@ RESOURCES = "active stopped paused suspended"
 ON_ONE_HOST = (
     "none updating_password rebooting reboot_pending reboot_started rebooting_hard reboot_pending_hard reboot_started_hard pausing"
     " unpausing suspending resuming powering-off powering-on rescuing rebuild_block_device_mapping rebuild_spawning"
+    " image_snapshot_pending image_snapshot image_pending_upload image_uploading image_backup"
 )
 TABLE = {
     "stop": ("active error", "none", "powering-off", "stopped"),
@@ -47,8 +48,9 @@ TABLE = {
     "unshelve": ("shelved shelved_offloaded", "none", "unshelving", "active"),
     "snapshot": (RESOURCES, "none", "image_snapshot_pending", None),
     "snapshot_volume_backed": ("active stopped suspended", "none", "image_snapshot_pending", None),
-    "backup": (RESOURCES, "none", "image_backup", None),
+    "create_backup": (RESOURCES, "none", "image_backup", None),
     "rebuild": ("active stopped error", "none", "rebuilding", None),
+    "revert": ("active stopped error", "none", "rebuild_block_device_mapping", None),
     "evacuate": ("active stopped error", ON_ONE_HOST, "rebuilding", None),
     "reset_state": (
         RESOURCES + " rescued soft-delete error",
@@ -136,7 +138,7 @@ def test_soft_delete_needs_a_launch():
 def test_the_lock(action):
     vm, task = TABLE[action][:2]
     args = (action, "active" if vm == "any" else vm.split()[0], "migrating" if task == "migrating" else None)
-    if action in ("snapshot", "snapshot_volume_backed", "backup", "evacuate", "reset_state"):
+    if action in ("snapshot", "snapshot_volume_backed", "create_backup", "evacuate", "reset_state"):
         states.check_action(*args, locked=True)
     else:
         with pytest.raises(InstanceIsLocked):
@@ -183,7 +185,7 @@ def test_a_refusal_says_what_leads_to_a_state_that_allows_it(action, vm_state, r
 
 def test_every_way_out_is_an_action_that_may_begin_there():
     for vm_state, words in states._WAYS.items():
-        named = [name for name in ("start", "unpause", "resume", "unrescue", "confirm_resize", "restore", "hard_reboot")
+        named = [name for name in ("start", "unpause", "resume", "unrescue", "confirm_resize", "restore", "hard_reboot", "unshelve")
                  if "bootflow.compute." + name.replace("hard_", "") in words]  # fmt: skip
         assert named, words
         for name in named:

@@ -11,31 +11,38 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.verdicts.answer import silence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces import interface_outcomes
 
-OPERATIONS = ("attach_interface", "detach_interface")
 PROBLEM = errors.LibvirtError(reason="broken")
-#: result of the host's task, without its operation -> the note in the table, and the code of the error
+#: answer of the host -> the note in the table, and the code of the error
 ANSWERS: dict[str, tuple[dict[str, t.Any], str, str | None]] = {
-    "done": ({"done": ["p"], "problems": {}}, "", None),
-    "nothing to do": ({"done": [], "problems": {}}, "nothing to do", None),
-    "error": ({"done": [], "problems": {"p": PROBLEM.as_dict()}}, PROBLEM.code, PROBLEM.code),
-    "error after it was done": ({"done": ["p"], "problems": {"p": PROBLEM.as_dict()}}, PROBLEM.code, PROBLEM.code),
-    "silence": ({}, "HostUnreachable", "HostUnreachable"),
+    "done": ({"changed": True, "error": None}, "", None),
+    "nothing to do": ({"changed": False, "error": None}, "nothing to do", None),
+    "error": ({"changed": False, "error": PROBLEM.as_dict()}, PROBLEM.code, PROBLEM.code),
+    "error after it was done": ({"changed": True, "error": PROBLEM.as_dict()}, PROBLEM.code, PROBLEM.code),
+    "silence": (silence("h1"), "HostUnreachable", "HostUnreachable"),
 }
 
 
-def item_of(port: str, uuid: str = "u", addresses: t.Sequence[str] = ("10.0.2.10",)) -> dict[str, t.Any]:
-    item = {"port_id": port, "uuid": uuid, "name": "web", "mac_address": "fa:16:3e:00:00:01", "network": "net-2"}
+def item_of(
+    port: str, uuid: str = "u", addresses: t.Sequence[str] = ("10.0.2.10",), host: str = "h1"
+) -> dict[str, t.Any]:
+    item = {
+        "port_id": port,
+        "uuid": uuid,
+        "name": "web",
+        "host": host,
+        "mac_address": "fa:16:3e:00:00:01",
+        "network": "net-2",
+    }
     return {**item, "source": "default", "fixed_ips": list(addresses), "new": True}
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("kind", ANSWERS)
-def test_each_answer_of_a_host(operation: str, kind: str) -> None:
+def test_each_answer_of_a_host(kind: str) -> None:
     answer, note, code = ANSWERS[kind]
-    answers = {"h1": {**answer, "operation": operation}} if answer else {}
-    results = interface_outcomes.results_of({"h1": [item_of("p")]}, answers, operation)
+    results = interface_outcomes.results_of([item_of("p")], {"p": answer})
     (item,) = results.items
     assert item["host"] == "h1" and results.note_of(item) == note
     assert {key: error.code for key, error in results.failed.items()} == ({"p": code} if code else {})
@@ -45,16 +52,10 @@ def test_each_answer_of_a_host(operation: str, kind: str) -> None:
     assert [i["error"]["code"] for i in results.failed_items] == ([code] if code else [])
 
 
-def test_the_result_of_the_other_operation_is_silence() -> None:
-    answers = {"h1": {"operation": OPERATIONS[0], "done": ["p"], "problems": {}}}
-    results = interface_outcomes.results_of({"h1": [item_of("p")]}, answers, OPERATIONS[1])
-    assert results.failed["p"].code == "HostUnreachable" and results.done == set()
-
-
 def test_errors_are_those_of_their_instances() -> None:
-    work = {"h1": [item_of("a", "u1"), item_of("b", "u1")], "h2": [item_of("c", "u2")]}
-    answers = {"h1": {"operation": OPERATIONS[0], "done": ["a"], "problems": {"b": PROBLEM.as_dict()}}}
-    results = interface_outcomes.results_of(work, answers, OPERATIONS[0])
+    items = [item_of("a", "u1"), item_of("b", "u1"), item_of("c", "u2", host="h2")]
+    answers = {"a": ANSWERS["done"][0], "b": ANSWERS["error"][0], "c": silence("h2")}
+    results = interface_outcomes.results_of(items, answers)
     codes = {uuid: [e.code for e in found] for uuid, found in results.of_instances.items()}
     assert codes == {"u1": [PROBLEM.code], "u2": ["HostUnreachable"]}
     assert [(i["instance"], i["uuid"], i["host"]) for i in results.good] == [("web", "u1", "h1")]

@@ -13,7 +13,7 @@ import typing as t
 import pytest
 from lxml import etree
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest, NetworkError
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import HostLacksNetwork, InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import guest_config
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.spec import GuestSpec, HostCapabilities
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Flavor
@@ -24,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.net
     build_network_info,
     network_data,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.on_hosts import ABSENT, HostNetwork
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.types.network_type import read_management
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.types.registry import NETWORK_TYPES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.fields import Fields
@@ -36,6 +37,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.net
     network as libvirt_network,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.network_type import (
+    FoundNetwork,
     NetworkSpec,
     ServedNetwork,
     found_as_it_is,
@@ -43,6 +45,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.net
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.registry import (
     HOST_NETWORK_TYPES,
     ensure_network,
+    found_networks,
     purge_networks,
     served_networks,
 )
@@ -55,6 +58,7 @@ class OpenVSwitch:
     """A bridge of Open vSwitch."""
 
     name = "ovs"
+    noun = "Open vSwitch bridge"
     can_be_managed = False
 
     def check_source(self, source: str) -> str:
@@ -69,6 +73,9 @@ class OpenVSwitch:
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         return t.cast("str | None", vif["network"]["bridge"])
 
+    def remedy(self, source: str, name: str, exists: bool) -> str:
+        return "Create it (ovs-vsctl add-br %s)." % source
+
     def interface(self, source: str) -> dict[str, t.Any]:
         return {"type": "bridge", "source_bridge": source, "virtualport_type": "openvswitch"}
 
@@ -80,7 +87,7 @@ class HostOpenVSwitch:
 
     def ensure(self, connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
         if spec.real_name != "br-int":
-            raise NetworkError(message="bridge %s does not exist" % spec.real_name, remedy="Create it.")
+            raise HostNetwork(self.kind.name, spec.real_name, spec.name).refusal(ABSENT, "kvm1")
         return found_as_it_is(spec, spec.real_name)
 
     def purge(
@@ -88,6 +95,9 @@ class HostOpenVSwitch:
     ) -> t.Iterator[dict[str, t.Any]]:
         for name in {"br-old"} - set(keep):
             yield {"name": name, "changed": True, "definition": "", "error": None}
+
+    def networks(self, connection: t.Any) -> list[FoundNetwork]:
+        return [FoundNetwork("br-int")]
 
     def report(self, connection: t.Any) -> list[ServedNetwork]:
         return [ServedNetwork("br-int", False, {})]
@@ -149,8 +159,18 @@ def test_the_guest_is_plugged_into_it() -> None:
 def test_the_host_checks_it() -> None:
     found = ensure_network(None, NetworkSpec("tenant", "ovs", "br-int"))
     assert found == {"changed": False, "type": "ovs", "source": "br-int", "bridge": "br-int", "defined": False, "started": False}  # fmt: skip
-    with pytest.raises(NetworkError, match="bridge br-ex does not exist"):
+    with pytest.raises(HostLacksNetwork, match="Open vSwitch bridge br-ex does not exist on kvm1") as caught:
         ensure_network(None, NetworkSpec("tenant", "ovs", "br-ex"))
+    assert caught.value.remedy == "Create it (ovs-vsctl add-br br-ex)."
+
+
+def test_the_host_reports_it_to_the_scheduler() -> None:
+    there = types.SimpleNamespace(listAllNetworks=lambda _flags: 1 // 0)
+    found = found_networks(there)
+    assert found["ovs"] == [FoundNetwork("br-int")] and "network" not in found, "what cannot be read is not known"
+    reported = {kind: {each.name: each.active for each in networks} for kind, networks in found.items()}
+    lacks = [HostNetwork("ovs", source, "tenant").lack(reported) for source in ("br-int", "br-ex")]
+    assert lacks == ["", ABSENT]
 
 
 def test_the_host_reports_and_purges_it_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

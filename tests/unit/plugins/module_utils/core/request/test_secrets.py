@@ -31,26 +31,26 @@ def test_user_data_files_and_password():
         "injected_files": [{"path": "/etc/motd", "contents": HELLO}],
         "admin_password": "secret",
     }
-    found = SecretsOfRequest([{"name": "other"}, entry], "default").of("default", "web")
+    found = SecretsOfRequest([{"name": "other"}, entry], "default").guest_secrets("default", "web")
     assert found == GuestSecrets("#cloud-config\n", (InjectedFile("/etc/motd", HELLO),), "secret")
 
 
 def test_empty_fields_are_left_out():
     entry = {"name": "web", "user_data": None, "injected_files": None, "admin_password": "", "user_data_base64": HELLO}
-    assert SecretsOfRequest([entry], "default").of("default", "web") == GuestSecrets(user_data="hello")
+    assert SecretsOfRequest([entry], "default").guest_secrets("default", "web") == GuestSecrets(user_data="hello")
 
 
 @pytest.mark.parametrize("entries", [None, "text", {}, [None, 3], [{"name": "web", "project": "other"}]])
 def test_an_instance_whose_entry_is_gone(entries):
-    assert SecretsOfRequest(entries, "default").of("default", "web") is None
+    assert SecretsOfRequest(entries, "default").guest_secrets("default", "web") is None
 
 
 def test_only_the_entries_that_are_asked_for_are_read():
     entries = [{"name": "bad", "user_data_base64": "%"}, {"name": "good", "user_data": "x"}]
     secrets = SecretsOfRequest(entries, "default")
-    assert secrets.of("default", "good") == GuestSecrets("x")
+    assert secrets.guest_secrets("default", "good") == GuestSecrets("x")
     with pytest.raises(errors.InvalidRequest) as raised:
-        secrets.of("default", "bad")
+        secrets.guest_secrets("default", "bad")
     assert [e["path"] for e in raised.value.errors] == ["instances[0].user_data_base64"]
 
 
@@ -78,8 +78,8 @@ def test_instances_have_the_secrets_of_the_entry_that_named_them(catalogue, entr
     secrets = SecretsOfRequest(entries, "default")
     for request in requests:
         for name in Names.expand([request]).by_request[0]:
-            found = secrets.of(request.project, name)
+            found = secrets.guest_secrets(request.project, name)
             assert found is not None and found.admin_password == request.admin_password
         outside = "%s-%d" % (request.name, request.max_count + 1)
         named = {(project, n) for project, names in Names.expand(requests).by_project().items() for n in names}
-        assert (secrets.of(request.project, outside) is not None) == ((request.project, outside) in named)
+        assert (secrets.guest_secrets(request.project, outside) is not None) == ((request.project, outside) in named)

@@ -655,6 +655,12 @@ def test_image_rules(parse, errors, base):
                 "saving": {"status": "saving"},
                 "deep": {"min_disk": 3},
                 "long": {"size": 2 * 1024**3 + 1},
+                "full": {
+                    "size": 2 * 1024**3 + 1,
+                    "min_disk": 2,
+                    "disk_format": "qcow2",
+                    "properties": {"image_type": "snapshot"},
+                },
                 "fixed": {"properties": {"auto_disk_config": "Disabled"}},
                 "auto": {"properties": {"auto_disk_config": "True"}},
             }.items()
@@ -678,6 +684,7 @@ def test_image_rules(parse, errors, base):
     assert code(zero_disk_forbidden, image="deep", flavor="z") == "BootFromVolumeRequiredForZeroDiskFlavor"
     assert code(zero_disk_forbidden, image="auto", flavor="f") == "AUTO"
     assert code(image="long", flavor="f") == "FlavorDiskSmallerThanImage"
+    assert code(image="full", flavor="f") == "MANUAL", "a layer with a full disk is larger than the disk"
     assert code(image="fixed", flavor="f", disk_config="AUTO") == "AutoDiskConfigDisabledByImage"
     assert code(image="fixed", flavor="f", disk_config="MANUAL") == "MANUAL"
     assert code(image="fixed", flavor="f") == "MANUAL"

@@ -208,6 +208,7 @@ def test_default_order():
         "NUMATopologyFilter",
         "PciPassthroughFilter",
         "WholeDiskFilter",
+        "NetworkFilter",
     ]
     assert [w.name for w in registry.make_weighers(make_options(), {})] == [
         "RAMWeigher",

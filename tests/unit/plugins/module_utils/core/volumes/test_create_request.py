@@ -167,6 +167,7 @@ def test_cinders_as_int_cuts_fractions(size, expected):
         (dataclasses.replace(IMAGE, status="queued"), 1, "Image img-1 is not active."),
         (dataclasses.replace(IMAGE, size=GIB + 1), 1, "Size of specified image 2GB is larger than volume size 1GB."),
         (dataclasses.replace(IMAGE, size=GIB + 1), 2, None),
+        (dataclasses.replace(IMAGE, size=GIB + 1, disk_format="qcow2", properties={"image_type": "backup"}), 1, None),
         (
             dataclasses.replace(IMAGE, min_disk=3),
             2,

@@ -338,3 +338,28 @@ def test_whatever_a_check_lets_through_the_swap_would_take(tested, action):
         return
     assert transition.applies_to(tested)
     assert set(transition.values) <= {"status"}
+
+
+# --- images of volumes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("status", states.VOLUME_STATES)
+def test_an_image_is_made_of_a_volume_at_rest_or_forced(status, force, enabled):
+    allowed = ("available", "in-use") if force and enabled else ("available",)
+    tested = volume(status)
+    if status in allowed:
+        transition = states.check_upload(tested, force, enabled)
+        assert transition.applies_to(tested) and transition.expected == {"status": allowed}
+        assert transition.values == {"status": "uploading", "previous_status": status}
+    else:
+        error = refused(states.check_upload, tested, force, enabled)
+        assert error.message == "Invalid volume: Volume v1 status must be %s" % " or ".join(allowed)
+        assert ("bootflow_enable_force_upload" in error.remedy) == (status == "in-use")
+
+
+@pytest.mark.parametrize("attach_status", [None, *states.ATTACH_STATES])
+def test_the_status_after_an_image(attach_status):
+    expected = "in-use" if attach_status == "attached" else "available"
+    assert states.status_after_upload(attach_status) == expected

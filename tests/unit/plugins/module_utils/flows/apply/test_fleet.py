@@ -71,12 +71,12 @@ def apply(world: World, its: fleet.File, run: str = "a") -> Plan:
             return function(tx.for_run(world.context(run)))
 
     operate(world, write(lambda tx: fleet.begin(tx, its)), run)
-    gone = fleet.gone(plan)
+    gone = fleet.instances_to_delete(plan)
     if gone:
         for host in world.delete(run, uuids=gone).hosts:
             world.removed(host, [i["uuid"] for i in world.of_host(host, run)], run)
         world.finish(run)
-    follows = dataclasses.replace(its.options, follow=True)
+    follows = dataclasses.replace(its.options, keep_built_instances=True)
     accepted = write(lambda tx: accept.accept(tx, its.requests, follows))
     assert {accepted.builds} <= {any(c.kind in ("boot", "replace") for c in plan.to_do)}
     if accepted.builds:
@@ -753,7 +753,7 @@ def test_what_no_host_has_a_part_in_does_not_bring_disks_back(two_hosts: World, 
     if what == "reset_state":
         write(reset_state.reset, Selection(uuids=[row.uuid]), "error")
     else:
-        write(operations.settle, str(row.host), {}, world.time + 1)
+        write(operations.settle_operations, str(row.host), {}, world.time + 1)
         write(lock.lock, Selection(uuids=[row.uuid]))
     assert living(world)["web"].vm_state == states.ERROR
     assert [c.steps for c in planned(world, its).to_do] == [("rebuild",)]
@@ -913,7 +913,7 @@ def _attach(world: World, its: fleet.File) -> None:
         begun = fleet.begin(tx, its).attach_interfaces
         wanted = [WantedInterface("", e["instance"], NetworkRequest(network=e["network"])) for e in begun]
         if wanted:
-            found = interfaces.begin_attach(tx, wanted, world.networks, None, ["h1"], {}).found
+            found = interfaces.begin_attach(tx, wanted, world.networks, None, ["h1"], {}).interfaces
             interfaces.finish(tx, interfaces.ATTACH, {each.row.uuid: [] for each in found})
 
 

@@ -383,7 +383,7 @@ def test_a_guest_that_a_dead_run_left_in_an_operation_is_not_built_again(
     with world.ledger.write() as tx:
         instances.write(tx, [uuid], task_state=task_state, run_id="run-gone")
     world.time += 601
-    options = accept.AcceptOptions(networks=world.networks, follow=follow)
+    options = accept.AcceptOptions(networks=world.networks, keep_built_instances=follow)
     if follow:
         with world.ledger.write() as tx:
             assert accept.accept(tx.for_run(world.context("b")), [request("web")], options).unchanged == [uuid]
@@ -658,7 +658,7 @@ def test_the_only_instance_is_the_first_of_several(world: World) -> None:
     assert (names(3), names(1)) == ([], [])
     world.schedule()
     answers = world.ledger.inspect(whatif.ask, [request("web", n) for n in (1, 3, 4)], world.fleet, world.options())
-    assert [(a.there, a.count) for a in answers] == [(1, 0), (3, 0), (3, 1)]
+    assert [(a.existing_count, a.count) for a in answers] == [(1, 0), (3, 0), (3, 1)]
     other = world.accept(request("db", 2)).created
     assert [world.row(u).display_name for u in other] == ["db-1", "db-2"]
     assert world.accept(request("db")).created == []

@@ -145,7 +145,7 @@ def test_entries_are_asked_one_after_the_other(world: World) -> None:
     world.report("h1", memory=3)
     world.report("h2", memory=2)
     a, b, c, d = ask(world, request("a", 2), request("b", 4), request("c", 3), request("d", 1))
-    assert [(x.count, x.total, x.fits, x.left) for x in (a, b, c, d)] == [
+    assert [(x.count, x.total, x.fits, x.remaining_count) for x in (a, b, c, d)] == [
         (2, 5, True, 3),
         (4, 3, False, 3),  # a boot places an entry whole or not at all
         (3, 3, True, 0),
@@ -165,7 +165,7 @@ def test_members_placed_before_count_for_the_next_entry(world: World) -> None:
     for host in ("h1", "h2", "h3"):
         world.report(host)
     a, b = ask(world, request("a", 2, server_group=group()), request("b", 1, server_group=group()))
-    assert (a.total, a.left, b.total) == (3, 1, 1)
+    assert (a.total, a.remaining_count, b.total) == (3, 1, 1)
     assert not set(counts(a.placed)) & set(counts(b.placed))
 
 
@@ -174,11 +174,11 @@ def test_what_is_there_needs_no_place(world: World) -> None:
     world.accept(request("web", 3))
     world.schedule()
     answer = ask_one(world, request("web", 3))
-    assert (answer.count, answer.there, answer.total, answer.fits) == (0, 3, 1, True)
+    assert (answer.count, answer.existing_count, answer.total, answer.fits) == (0, 3, 1, True)
     answer = ask_one(world, request("web", 5))
-    assert (answer.count, answer.there, answer.fits) == (2, 3, False)
+    assert (answer.count, answer.existing_count, answer.fits) == (2, 3, False)
     other = ask_one(world, request("web", 3, project="other"))
-    assert (other.count, other.there) == (3, 0)
+    assert (other.count, other.existing_count) == (3, 0)
     assert ask_one(world, request("web", 3), named=False).count == 3
 
 
@@ -187,7 +187,7 @@ def test_what_has_no_host_needs_one(world: World) -> None:
     world.accept(request("web", 2))
     assert world.schedule().failed
     answer = ask_one(world, request("web", 2))
-    assert (answer.count, answer.there) == (2, 0)
+    assert (answer.count, answer.existing_count) == (2, 0)
 
 
 def test_what_stops_the_next_one(world: World) -> None:

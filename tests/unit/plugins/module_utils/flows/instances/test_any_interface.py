@@ -118,9 +118,9 @@ class Histories(RuleBasedStateMachine):
             self._begun("detach", run, begun)
 
     def _begun(self, what: str, run: str, begun: interfaces.Begun) -> None:
-        if begun.found:
-            ids = tuple(each.port.id for each in begun.found)
-            self.works.append(Work(what, run, str(begun.found[0].row.host), ids, frozenset(begun.new)))
+        if begun.interfaces:
+            ids = tuple(each.port.id for each in begun.interfaces)
+            self.works.append(Work(what, run, str(begun.interfaces[0].row.host), ids, frozenset(begun.new)))
 
     def _on_host(self, work: Work, attaches: bool, ids: t.Collection[str], answer: str) -> bool:
         """Whether the host says that it did it."""
@@ -146,20 +146,20 @@ class Histories(RuleBasedStateMachine):
         self.works.remove(work)
         if work.what == "detach":
             if self._on_host(work, False, work.ids, answer):
-                self.write(work, interfaces.gone, list(work.ids), work.host)
+                self.write(work, interfaces.free_addresses, list(work.ids), work.host)
             elif answer == REFUSES:
-                self.write(work, interfaces.kept, list(work.ids))
+                self.write(work, interfaces.keep_attached, list(work.ids))
             return
         there = work.loaded or frozenset()
         done = self._on_host(work, True, there & set(work.ids), answer)
         with self.world.ledger.read() as tx:
-            late = interfaces.lost(tx, sorted(there & set(work.ids)))
+            late = interfaces.find_detached(tx, sorted(there & set(work.ids)))
         self._on_host(work, False, late, DOES)
         if not done or not there >= set(work.ids):
             taken = self.write(work, interfaces.to_detach, sorted(work.new), work.host)
             done = self._on_host(work, False, taken, undo)
-            gone = self.write(work, interfaces.gone, sorted(taken), work.host) if done else set()
-            self.write(work, interfaces.kept, sorted(taken - gone))
+            gone = self.write(work, interfaces.free_addresses, sorted(taken), work.host) if done else set()
+            self.write(work, interfaces.keep_attached, sorted(taken - gone))
 
     # --- what else goes on --------------------------------------------------------------------------------------------
 
@@ -247,9 +247,9 @@ class Histories(RuleBasedStateMachine):
         for key in leaving:
             entry = NamedInterface("interfaces[0]", "web", port_id=key)
             begun = self.write(work, interfaces.begin_detach, [entry], self.world.networks, None, HOSTS)
-            work.host = str(begun.found[0].row.host)
+            work.host = str(begun.interfaces[0].row.host)
             self._on_host(work, False, [key], DOES)
-            assert self.write(work, interfaces.gone, [key], work.host) == {key}
+            assert self.write(work, interfaces.free_addresses, [key], work.host) == {key}
         (guest,) = self.guests.values()
         assert guest.ids <= set(self.its_ports())
         assert len(self.world.rows(tables.ports)) == len(self.its_ports())

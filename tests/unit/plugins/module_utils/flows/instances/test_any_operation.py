@@ -231,7 +231,7 @@ class Histories(RuleBasedStateMachine):
         with self.world.ledger.write() as tx:
             rescued = [one.uuid for one in self.known.values() if one.rescued]
             ours = tx.for_run(self.world.context(self.run(0)))
-            settled = recovery.settle(ours, "h1", powers, self.world.time, rescued)
+            settled = recovery.settle_operations(ours, "h1", powers, self.world.time, rescued)
         for one in self.known.values():
             if (
                 one.task is None and one.rescued and one.vm_state in ("active", "stopped", "error")

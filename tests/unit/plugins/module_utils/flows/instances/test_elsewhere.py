@@ -70,7 +70,7 @@ def test_a_build_of_an_older_ledger_whose_guest_has_gone_to_another_host_since(w
     said(world, "h2", domain(uuid))
     said(world, "h1", domain(uuid, SHUTDOWN))
     with world.ledger.write() as tx:
-        adopted = dead_builds.settle(
+        adopted = dead_builds.settle_builds(
             tx.for_run(world.context()), "h1", {uuid: Seen(True, SHUTDOWN, "web")}, world.time
         ).adopted
     assert [*adopted] == ([uuid] if dead else [])
@@ -117,7 +117,9 @@ BRING_UP = (
     "unrescue",
     "restore",
     "rebuild",
+    "revert",
     "revert_resize",
+    "unshelve",
 )
 
 
@@ -140,6 +142,18 @@ def test_what_would_make_a_second_guest_is_refused(world: World, uuid: str, name
     said(world, "h2")
     with world.ledger.write() as tx:
         operation.begin(tx.for_run(world.context("b")), OPERATIONS[name], Selection(uuids=[uuid]), ("h1", "h2"))
+
+
+def test_an_active_instance_that_runs_elsewhere_is_not_as_requested(world: World, uuid: str) -> None:
+    """As after the restore of an older ledger: "nothing to do" would be wrong."""
+    said(world, "h1")
+    said(world, "h2", domain(uuid))
+    start = (OPERATIONS["start"], Selection(uuids=[uuid]), ("h1", "h2"))
+    with world.ledger.write() as tx, pytest.raises(errors.InstanceElsewhere, match="h2 has the domain"):
+        operation.begin(tx.for_run(world.context("b")), *start)
+    said(world, "h2")
+    with world.ledger.write() as tx:
+        assert [r.uuid for r in operation.begin(tx.for_run(world.context("b")), *start).unchanged] == [uuid]
 
 
 def test_a_host_that_is_to_be_cleaned_or_is_forced_down_does_not_count(world: World, uuid: str) -> None:
@@ -175,5 +189,5 @@ def test_a_host_that_restarted_does_not_start_what_runs_elsewhere_by_a_report_be
         report = power_sync.Report(world.time, {uuid: SHUTDOWN}, "second")
         synced = power_sync.sync(tx.for_run(world.context("b")), {"h1": report}, stops=True)
     assert not synced.to_resume
-    (found,) = synced.found
+    (found,) = synced.differences
     assert "h1" in found.reason and "h2 reports" in found.reason, found.reason

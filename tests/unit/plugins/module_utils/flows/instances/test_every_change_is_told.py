@@ -122,7 +122,7 @@ def test_what_dead_runs_left(told: World) -> None:
     told.time += 601
     with told.ledger.write() as tx:
         of_run = tx.for_run(told.context("s"))
-        recovery.settle(of_run, told.row(stop).host, {stop: states.SHUTDOWN}, told.time)
+        recovery.settle_operations(of_run, told.row(stop).host, {stop: states.SHUTDOWN}, told.time)
         leases.expire(of_run)
     assert life(told, stop)[-1] == (states.STOPPED, None)
     life(told, build)
@@ -132,7 +132,9 @@ def test_a_guest_that_shut_down_by_itself(told: World) -> None:
     uuid = told.boot("web")
     told.time += 1
     with told.ledger.write() as tx:
-        power_sync.follow(tx.for_run(told.context("s")), {"h1": power_sync.Report(told.time, {uuid: states.SHUTDOWN})})
+        power_sync.settle_and_sync(
+            tx.for_run(told.context("s")), {"h1": power_sync.Report(told.time, {uuid: states.SHUTDOWN})}
+        )
     assert life(told, uuid)[-2:] == [(states.ACTIVE, states.POWERING_OFF), (states.STOPPED, None)]
 
 

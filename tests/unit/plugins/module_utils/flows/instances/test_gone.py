@@ -54,4 +54,4 @@ def test_what_is_left_of_a_guest(
 
 
 def test_a_success_is_one_whatever_the_guest_is() -> None:
-    assert not Outcome.of_answer({"power_state": states.NOSTATE}, None).gone
+    assert not Outcome.of_answer({"power_state": states.NOSTATE}, None).domain_missing

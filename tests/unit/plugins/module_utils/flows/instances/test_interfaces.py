@@ -72,19 +72,19 @@ def defined(world: World, uuid: str) -> list[list[str]]:
 
 def test_an_interface_comes_and_goes(world: World, web: str) -> None:
     begun = attach(world, want("web"))
-    (found,) = begun.found
+    (found,) = begun.interfaces
     assert begun.new == {found.port.id} and found.port.host == "h1" and found.network == OTHER
     assert defined(world, web) == [["10.0.1.10"], ["10.0.2.10"]]
     write(world, interfaces.finish, interfaces.ATTACH, {web: []})
 
     again = attach(world, want(web), run="w")
-    assert [f.port.id for f in again.found] == [found.port.id] and not again.new, "its host may not have it yet"
+    assert [f.port.id for f in again.interfaces] == [found.port.id] and not again.new, "its host may not have it yet"
     write(world, interfaces.finish, interfaces.ATTACH, {web: []}, run="w")
 
     begun = detach(world, network="net-2")
-    assert [f.port.id for f in begun.found] == [found.port.id] == sorted(begun.new)
+    assert [f.port.id for f in begun.interfaces] == [found.port.id] == sorted(begun.new)
     assert defined(world, web) == [["10.0.1.10"]] and "10.0.2.10" in world.addresses()
-    assert write(world, interfaces.gone, [found.port.id], "h1") == {found.port.id}
+    assert write(world, interfaces.free_addresses, [found.port.id], "h1") == {found.port.id}
     write(world, interfaces.finish, interfaces.DETACH, {web: []})
     assert world.addresses() == ["10.0.1.10"]
     assert detach(world, network="net-2").unchanged == ["web (network net-2)"]
@@ -108,7 +108,7 @@ def test_each_that_cannot_begin_is_refused_alone(world: World, web: str) -> None
         tx.execute(tables.instances.update().where(c.uuid == busy).values(task_state=states.REBOOTING, run_id="run-a"))
     entries = [want(name, path="interfaces[%d]" % n) for n, name in enumerate(("off", "web", "busy", "web", "web"))]
     begun = attach(world, *entries)
-    assert [f.row.display_name for f in begun.found] == ["web", "web"]
+    assert [f.row.display_name for f in begun.interfaces] == ["web", "web"]
     refused = sorted((r.request.path, r.guest.display_name, r.error.code) for r in begun.refused)
     assert refused == [
         ("interfaces[0]", "off", "InstanceInvalidState"),
@@ -135,7 +135,7 @@ def test_each_that_cannot_begin_is_refused_alone(world: World, web: str) -> None
 def test_an_address_is_taken_once(world: World, web: str) -> None:
     world.boot("other")
     begun = attach(world, want("web", fixed_ip="10.0.2.11"), want("other", fixed_ip="10.0.2.11", path="interfaces[1]"))
-    assert len(begun.found) == 1 and [(r.error.code, r.error.status) for r in begun.refused] == [
+    assert len(begun.interfaces) == 1 and [(r.error.code, r.error.status) for r in begun.refused] == [
         ("FixedIpAlreadyInUse", 409)
     ]
     assert begun.refused[0].error.message == "IP address 10.0.2.11 already allocated in subnet subnet-2"
@@ -143,34 +143,34 @@ def test_an_address_is_taken_once(world: World, web: str) -> None:
 
 def test_the_quota_of_ports(world: World, web: str) -> None:
     begun = attach(world, want("web"), want("web", path="interfaces[1]"), ports=2)
-    assert len(begun.found) == 1 and [(r.error.code, r.error.status) for r in begun.refused] == [
+    assert len(begun.interfaces) == 1 and [(r.error.code, r.error.status) for r in begun.refused] == [
         ("PortLimitExceeded", 403)
     ]
 
 
 def test_what_a_guest_keeps_stays_its_own(world: World, web: str) -> None:
-    (first,) = attach(world, want("web")).found
+    (first,) = attach(world, want("web")).interfaces
     detach(world, network="net-1")
     assert defined(world, web) == [["10.0.2.10"]]
     with world.ledger.read() as tx:
         gone = [r.id for r in tx.execute(tables.ports.select()) if r.position < 0]
-    write(world, interfaces.kept, gone)
+    write(world, interfaces.keep_attached, gone)
     assert defined(world, web) == [["10.0.1.10"], ["10.0.2.10"]], "in the order that they had"
-    assert write(world, interfaces.gone, [first.port.id], "h1") == {first.port.id}
+    assert write(world, interfaces.free_addresses, [first.port.id], "h1") == {first.port.id}
     assert defined(world, web) == [["10.0.1.10"], ["10.0.2.10"]], "only what is leaving can be gone"
 
 
 def test_a_new_one_does_not_take_the_place_of_one_that_may_come_back(world: World, web: str) -> None:
     detach(world, network="net-1")
     attach(world, want("web"))
-    write(world, interfaces.kept, [r.id for r in world.rows(tables.ports, tables.ports.c.position < 0)])
+    write(world, interfaces.keep_attached, [r.id for r in world.rows(tables.ports, tables.ports.c.position < 0)])
     assert sorted(r.position for r in world.rows(tables.ports)) == [0, 1]
 
 
 @pytest.mark.parametrize("change", [{"host": "h2"}, {"task_state": states.REBOOTING_HARD}])
 def test_no_address_is_free_while_a_guest_may_have_it(world: World, web: str, change: dict[str, str]) -> None:
     """The instance went elsewhere, or another run works on it, since its host was asked."""
-    (found,) = attach(world, want("web")).found
+    (found,) = attach(world, want("web")).interfaces
     before = world.row(web)
     with world.ledger.write() as tx:
         tx.execute(tables.instances.update().where(tables.instances.c.uuid == web).values(**change))
@@ -182,11 +182,11 @@ def test_no_address_is_free_while_a_guest_may_have_it(world: World, web: str, ch
     assert write(world, interfaces.to_detach, [key], "h1") == {key}
     with world.ledger.write() as tx:
         tx.execute(tables.instances.update().where(tables.instances.c.uuid == web).values(**change))
-    assert write(world, interfaces.gone, [key], "h1") == set() and "10.0.2.10" in world.addresses()
+    assert write(world, interfaces.free_addresses, [key], "h1") == set() and "10.0.2.10" in world.addresses()
     with world.ledger.write() as tx:
         tx.execute(tables.instances.update().values(host=before.host, task_state=None))
-    assert detach(world, run="w", network="net-2").found[0].port.id == key, "the same again goes on"
-    assert write(world, interfaces.gone, [key], "h1", run="w") == {key} and world.addresses() == ["10.0.1.10"]
+    assert detach(world, run="w", network="net-2").interfaces[0].port.id == key, "the same again goes on"
+    assert write(world, interfaces.free_addresses, [key], "h1", run="w") == {key} and world.addresses() == ["10.0.1.10"]
 
 
 def test_an_instance_that_is_deleted_takes_all_with_it(world: World, web: str) -> None:
@@ -210,11 +210,11 @@ def test_a_network_that_changed_in_the_inventory(world: World, web: str) -> None
 
 def test_a_subnet_that_got_another_name(world: World, web: str) -> None:
     """Its former name is forgotten with the last address: a host cannot have one range in two subnets of a network."""
-    (first,) = attach(world, want("web")).found
+    (first,) = attach(world, want("web")).interfaces
     renamed = network(2, replace(OTHER.subnets[0], id=subnet(7).id, name="subnet-7"))
     world.know(renamed)
     detach(world, network="net-2")
-    write(world, interfaces.gone, [first.port.id], "h1")
+    write(world, interfaces.free_addresses, [first.port.id], "h1")
     attach(world, want("web"))
     with world.ledger.read() as tx:
         (build,) = builds.load(tx, instances.select_live(tx, uuids=[web]))
@@ -223,13 +223,13 @@ def test_a_subnet_that_got_another_name(world: World, web: str) -> None:
 
 def test_the_audit_tells_of_an_interface_that_is_half_detached(world: World, web: str) -> None:
     """Who does not run the same command again would not know that its address stays taken."""
-    (left,) = detach(world, network="net-1").found
+    (left,) = detach(world, network="net-1").interfaces
     with world.ledger.read() as tx:
         found = [f for f in recovery_audit.plan(tx.for_run(world.context("z")), Evidence()) if f.kind == "port"]
     (told,) = found
     assert (told.host, told.instance, told.old, told.changes) == ("h1", web, ["10.0.1.10"], False)
     assert "detach_interface with port_id: %s" % left.port.id in told.remedy
-    write(world, interfaces.gone, [left.port.id], "h1")
+    write(world, interfaces.free_addresses, [left.port.id], "h1")
     with world.ledger.read() as tx:
         assert not [f for f in recovery_audit.plan(tx.for_run(world.context("z")), Evidence()) if f.kind == "port"]
 

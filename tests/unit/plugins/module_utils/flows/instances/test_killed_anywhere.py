@@ -73,10 +73,29 @@ COURSES = [
     course("rescue", "stopped", "rescued", (OFF, "stopped"), (OFF, "rescued", True), (RUNNING, "rescued", True)),
     course("unrescue", "rescued", "active", (RUNNING, "rescued", True), (OFF, "rescued", True), (OFF, "stopped"), (RUNNING, "active")),
     course("set_admin_password", "active", "active", (RUNNING, "active")),
+    *(
+        course(name, before, before, (now, before))
+        for name in ("snapshot", "create_backup")
+        for before, now in (("active", RUNNING), ("paused", PAUSED), ("suspended", OFF), ("stopped", OFF))
+    ),
+    *(
+        course("shelve", before, "shelved", (now, before), (OFF, off), (OFF, off))
+        for before, now, off in (
+            ("active", RUNNING, "stopped"),
+            ("paused", PAUSED, "stopped"),
+            ("stopped", OFF, "stopped"),
+            ("suspended", OFF, "suspended"),
+        )
+    ),
+    course("shelve_offload", "shelved", "shelved_offloaded", (OFF, "shelved"), (None, "shelved")),
+    course("unshelve", "shelved", "active", (OFF, "shelved"), (PAUSED, "shelved"), (RUNNING, "active")),
     course("soft_delete", "active", "soft-delete", (RUNNING, "active"), (OFF, "soft-delete")),
     course("restore", "soft-delete", "active", (OFF, "soft-delete"), (PAUSED, "soft-delete"), (RUNNING, "active")),
     course("rebuild", "active", "active", (RUNNING, "error"), (None, "error"), (RUNNING, "error")),
     course("rebuild", "stopped", "stopped", (OFF, "error"), (None, "error"), (OFF, "error")),
+    course("revert", "active", "active", (RUNNING, "active"), (OFF, "stopped"), (RUNNING, "active")),
+    course("revert", "stopped", "stopped", (OFF, "stopped")),
+    course("revert", "error", "active", (RUNNING, "error"), (OFF, "error"), (RUNNING, "error")),
 ]  # fmt: skip
 
 
@@ -103,7 +122,7 @@ def settle(world: World, uuid: str, guest: Guest) -> dict[str, str]:
     powers = {} if guest.power is None else {uuid: guest.power}
     rescued = [uuid] if guest.rescued else []
     with world.ledger.write() as tx:
-        return recovery.settle(tx.for_run(world.context("z")), "h1", powers, world.time, rescued)
+        return recovery.settle_operations(tx.for_run(world.context("z")), "h1", powers, world.time, rescued)
 
 
 @pytest.mark.parametrize(("its", "step"), [(c, n) for c in COURSES for n in range(len(c.steps))], ids=str)
@@ -137,7 +156,7 @@ def test_a_run_is_killed(world: World, its: Course, step: int) -> None:
     if row.vm_state in (states.ACTIONS[its.name].vm_states or (row.vm_state,)) and expected != its.result:
         assert begin(world, its, uuid, "again") == [uuid]
         with world.ledger.write() as tx:
-            told = its.result if its.name == "rebuild" else None
+            told = its.result if its.name in ("rebuild", "revert") else None
             done = Outcome(its.steps[-1][0].power or states.NOSTATE, vm_state=told)
             assert not operation.finish(tx.for_run(world.context("again")), OPERATIONS[its.name], {uuid: done})
         assert world.row(uuid).vm_state == its.result

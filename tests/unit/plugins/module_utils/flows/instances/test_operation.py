@@ -97,7 +97,7 @@ def settle(
     world.time += 1
     with world.ledger.write() as tx:
         mine = tx.for_run(world.context(run))
-        return recovery.settle(mine, host, dict(power), world.time - ago, rescued, at_work=at_work)
+        return recovery.settle_operations(mine, host, dict(power), world.time - ago, rescued, at_work=at_work)
 
 
 def test_notifications_say_where_the_instance_is(world: World) -> None:

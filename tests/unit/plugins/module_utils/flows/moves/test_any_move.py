@@ -433,7 +433,7 @@ class Histories(RuleBasedStateMachine):
         self.clean(host)
         self.world.time += 1
         powers = {u: states.RUNNING if on else states.SHUTDOWN for u, on in it.guests.items()}
-        self.call(recovery.settle, host, powers, self.world.time)
+        self.call(recovery.settle_operations, host, powers, self.world.time)
         self.clean(host)
 
     @rule(host=hosts)

@@ -80,7 +80,9 @@ class Movers(World):
     def settle(self, host: str, power_states: dict[str, int]) -> dict[str, str]:
         """A report of the host, long after the lease of all runs."""
         self.time += 100_000
-        return t.cast("dict[str, str]", self.call(recovery.settle, host, power_states, self.time + 1, run="z"))
+        return t.cast(
+            "dict[str, str]", self.call(recovery.settle_operations, host, power_states, self.time + 1, run="z")
+        )
 
     def notified(self, uuid: str) -> list[str]:
         """The notifications since the boot."""

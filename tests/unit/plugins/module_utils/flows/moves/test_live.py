@@ -71,7 +71,7 @@ class LiveMovers(Movers):
         said = {uuid: moving} if moving else {}
 
         def settle(tx: t.Any) -> dict[str, str]:
-            return recovery.settle(tx, host, has, self.time + 1, moving=said)
+            return recovery.settle_operations(tx, host, has, self.time + 1, moving=said)
 
         return t.cast("dict[str, str]", self.call(settle, run="z"))
 
@@ -125,7 +125,7 @@ def test_what_a_guest_is_losing_goes_with_it(world: LiveMovers, seen: bool) -> N
     (address,) = world.addresses(uuid)
     source = world.row(uuid).host
     entry = NamedInterface("interfaces[0]", uuid, network="net-1")
-    (left,) = world.call(interfaces.begin_detach, [entry], ["net-1"], None, ["h1", "h2"], run="i").found
+    (left,) = world.call(interfaces.begin_detach, [entry], ["net-1"], None, ["h1", "h2"], run="i").interfaces
     world.go(uuid)
     world.call(live_life.mark_running, [uuid])
     if seen:
@@ -136,9 +136,9 @@ def test_what_a_guest_is_losing_goes_with_it(world: LiveMovers, seen: bool) -> N
     assert world.state(uuid) == ("active", None, other(source)) and (uuid, source) in world.cleanups()
     world.cleaned(source)
     assert world.addresses(uuid) == [address], "the guest may use it on its new host"
-    (again,) = world.call(interfaces.begin_detach, [entry], ["net-1"], None, ["h1", "h2"], run="j").found
+    (again,) = world.call(interfaces.begin_detach, [entry], ["net-1"], None, ["h1", "h2"], run="j").interfaces
     assert (again.port.id, again.port.host, again.row.host) == (left.port.id, other(source), other(source))
-    assert world.call(interfaces.gone, [left.port.id], other(source), run="j") == {left.port.id}
+    assert world.call(interfaces.free_addresses, [left.port.id], other(source), run="j") == {left.port.id}
     assert world.addresses(uuid) == []
 
 
@@ -504,7 +504,7 @@ def test_a_living_run_is_left_alone_and_so_is_what_is_not_known(world: LiveMover
     uuid = world.boot("web")
     source = world.row(uuid).host
     world.go(uuid)
-    assert world.call(recovery.settle, source, {uuid: RUNS}, world.time + 1, None, False, {}, run="z") == {}
+    assert world.call(recovery.settle_operations, source, {uuid: RUNS}, world.time + 1, None, False, {}, run="z") == {}
     assert world.state(uuid)[1] == "migrating"
     assert world.settle(source, {uuid: RUNS}) == {}, "power_sync does not know whether it migrates"
     assert world.report_guest(source, uuid, RUNS) == {uuid: "active"}

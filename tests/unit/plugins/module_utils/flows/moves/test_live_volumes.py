@@ -148,7 +148,7 @@ class LiveMovers(Movers):
         for uuid, (_source, to) in self.travels.items():
             if to == host:
                 powers[uuid], said[uuid] = states.POWER_PAUSED, moves.COMES
-        self.ask(recovery.settle, host, powers, self.time, None, False, said)
+        self.ask(recovery.settle_operations, host, powers, self.time, None, False, said)
 
     def all_report(self) -> None:
         """And any run that works on storage ends what is to end there; leases of dead runs are over."""
@@ -292,7 +292,9 @@ def test_others_leave_volumes_alone_that_migrate(world: LiveMovers) -> None:
     world.time += 100_000  # the run is dead, and no host has said anything yet
     world.age += 1
     world.ask(leases.expire)
-    world.ask(lambda tx: volume_leases.expire(tx, volume_leases.left(tx, lambda _tx, ids: {i for i in ids if i})))
+    world.ask(
+        lambda tx: volume_leases.expire(tx, volume_leases.find_leftovers(tx, lambda _tx, ids: {i for i in ids if i}))
+    )
     found = list(world.ask(volume_audit.plan, core_audit.Evidence(snapshots={})))
     assert not [f for f in found if f.changes and f.new == "detached"]
     mine = {r.id: (r.attached_host, r.state, r.beside) for r in attachments_of(world)}

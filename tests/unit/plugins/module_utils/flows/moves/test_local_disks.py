@@ -74,7 +74,7 @@ def test_grown_and_as_before(world: Movers) -> None:
     before = world.used(source)
     (moving,) = world.set_out(uuids=[uuid], flavor=WIDER).moving
     on_the_way = journey(world, moving)
-    assert on_the_way.sizes == {"disk": 2 * GIB, "disk.eph0": 3 * GIB} and on_the_way.left == ["disk.swap"]
+    assert on_the_way.sizes == {"disk": 2 * GIB, "disk.eph0": 3 * GIB} and on_the_way.left_behind == ["disk.swap"]
     assert on_the_way.limits == {"disk": GIB, "disk.eph0": 2 * GIB}, "as they are before"
     assert [(d["name"], d["size_mb"]) for d in on_the_way.made] == [("disk.swap", 32)]
     assert disks(world, uuid) == OLD and world.used(other(source))[1] == 5
@@ -95,7 +95,7 @@ def test_made_and_left(world: Movers) -> None:
     plain = disks(world, uuid)
     (moving,) = world.set_out(uuids=[uuid], flavor=WIDER).moving
     on_the_way = journey(world, moving)
-    assert [d["name"] for d in on_the_way.made] == ["disk.eph0", "disk.swap"] and on_the_way.left == []
+    assert [d["name"] for d in on_the_way.made] == ["disk.eph0", "disk.swap"] and on_the_way.left_behind == []
     assert [d["guest_format"] for d in on_the_way.made] == [None, "swap"]
     assert local_disks.changes(moving.move.old_disks or (), moving.move.new_disks or ()) == [
         "disk 1 GiB -> 2 GiB", "disk.eph0 none -> 3 GiB", "disk.swap none -> 32 MiB",
@@ -107,14 +107,16 @@ def test_made_and_left(world: Movers) -> None:
     assert disks(world, uuid) == plain
     uuid = world.boot("swaps", flavor=dataclasses.replace(WIDE, ephemeral_gb=3))
     (moving,) = world.set_out(uuids=[uuid], flavor=BARE).moving
-    assert journey(world, moving).left == ["disk.swap"] and journey(world, moving).made == []
+    assert journey(world, moving).left_behind == ["disk.swap"] and journey(world, moving).made == []
     world.call(cold_life.switch, [uuid])
     world.call(cold_life.finish, cold_life.RESIZE, {uuid: cold_life.Result(states.RUNNING)})
     assert disks(world, uuid) == [("disk", "/dev/vda", 2), ("disk.eph0", "/dev/vdb", 3)]
     with world.ledger.read() as tx:
         (row,) = instances.select_live(tx, uuids=[uuid])
         names = attach._Names(tx.for_run(world.context("m")), [row])
-    assert names._taken(row, {}) >= {"vda", "vdb", "vdc"}, "a volume does not get the name of what a revert brings back"
+    assert names._used_names(row, {}) >= {"vda", "vdb", "vdc"}, (
+        "a volume does not get the name of what a revert brings back"
+    )
     world.revert(uuid)
     assert disks(world, uuid)[2] == ("disk.swap", "/dev/vdc", 64)
 
@@ -124,16 +126,16 @@ def test_keys_of_secure_boot_are_in_the_uefi_variables(world: Movers) -> None:
     secure = dataclasses.replace(LARGE, name="secure", extra_specs={"os:secure_boot": "required"})
     (one, two) = (world.boot(name) for name in ("one", "two"))
     (moving,) = world.set_out(uuids=[one], flavor=secure).moving
-    assert journey(world, moving).left == ["disk.nvram"]
+    assert journey(world, moving).left_behind == ["disk.nvram"]
     (moving,) = world.set_out(uuids=[two], flavor=LARGE).moving
-    assert journey(world, moving).left == []
+    assert journey(world, moving).left_behind == []
 
 
 def test_a_migration_makes_swap_anew(world: Movers) -> None:
     uuid = world.boot("web", flavor=WIDE)
     (moving,) = world.set_out(uuids=[uuid]).moving
     on_the_way = journey(world, moving)
-    assert on_the_way.sizes == {"disk": 0, "disk.eph0": 0} and on_the_way.left == ["disk.swap"]
+    assert on_the_way.sizes == {"disk": 0, "disk.eph0": 0} and on_the_way.left_behind == ["disk.swap"]
     assert [(d["name"], d["size_mb"]) for d in on_the_way.made] == [("disk.swap", 64)]
     world.call(cold_life.switch, [uuid])
     assert disks(world, uuid) == OLD

@@ -147,7 +147,7 @@ def settle(world: Edited, host: str, *uuids: str) -> dict[str, str]:
     world.time += 100_000
 
     def report(tx: t.Any) -> dict[str, str]:
-        return recovery.settle(tx, host, dict.fromkeys(uuids, states.RUNNING), world.time + 1, moving={})
+        return recovery.settle_operations(tx, host, dict.fromkeys(uuids, states.RUNNING), world.time + 1, moving={})
 
     return t.cast("dict[str, str]", world.call(report, run="z"))
 

@@ -224,7 +224,7 @@ class Movers(BootWorld):
         self.time += 1
         uuids = [r.uuid for r in self.rows(tables.instances) if r.host == host]
         powers = {u: states.RUNNING if self.guests.get(u) == host else states.SHUTDOWN for u in uuids}
-        self.ask(recovery.settle, host, powers, self.time)
+        self.ask(recovery.settle_operations, host, powers, self.time)
 
     def start(self, uuid: str) -> None:
         """As the playbook start, or a hard reboot."""

@@ -486,7 +486,7 @@ def test_an_audit_follows_the_guests(world: World, auditor: Auditor) -> None:
         world.time += 1
         domains = [Domain(u, "d", 1024, ours=True, power_state=p) for u, p in power.items()]
         evidence = Evidence(snapshots={"h1": Snapshot("h1", "h1", world.time, domains)})
-        found = world.ledger.for_run(auditor.context).transact(audit.follow, evidence)
+        found = world.ledger.for_run(auditor.context).transact(audit.record_power_states, evidence)
         assert {(f.kind, f.host) for f in found} <= {(rules.POWER_STATE, "h1")}
         return [(f.instance, f.what, f.old, f.new, f.action, bool(f.remedy)) for f in found]
 

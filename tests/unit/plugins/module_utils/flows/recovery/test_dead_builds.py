@@ -33,7 +33,7 @@ def expire(world: World, run: str = "other", asked: t.Collection[str] = ("h1",))
 def settle(world: World, seen: t.Mapping[str, Seen], run: str = "other", asked_at: float = 0.0) -> Settled:
     """The report of h1, which was asked just now."""
     with world.ledger.write() as tx:
-        return dead_builds.settle(tx.for_run(world.context(run)), "h1", seen, asked_at or world.time)
+        return dead_builds.settle_builds(tx.for_run(world.context(run)), "h1", seen, asked_at or world.time)
 
 
 def check(world: World) -> None:
@@ -106,7 +106,7 @@ def test_what_cannot_be_active_is_kept_in_error(world: World, seen: Seen, words:
     uuid = world.boot("web", "spawning", run="dead")
     before = (world.claims(), world.addresses(uuid), world.used("h1"))
     world.time += LONG
-    assert settle(world, {uuid: seen}).kept == {uuid: "web"}
+    assert settle(world, {uuid: seen}).kept_builds == {uuid: "web"}
     assert world.state(uuid) == (states.ERROR, None, "h1") and words in world.fault(uuid).message
     assert world.fault(uuid).remedy
     assert (world.claims(), world.addresses(uuid), world.used("h1")) == before and not world.cleanups()
@@ -127,7 +127,7 @@ def test_a_guest_whose_addresses_the_ledger_does_not_have_is_kept(world: World, 
         ports.release(tx, [uuid])
     world.time += LONG
     seen = Seen(True, power_states.SHUTDOWN, "web", moving) if moving else BUILT
-    assert settle(world, {uuid: seen}).kept == {uuid: "web"}
+    assert settle(world, {uuid: seen}).kept_builds == {uuid: "web"}
     assert "does not have all of its volumes and addresses" in world.fault(uuid).message
 
 
@@ -189,7 +189,7 @@ def test_the_late_worker_of_a_run_that_was_believed_dead_removes_nothing(world: 
         of_run = tx.for_run(world.context("slow"))
         assert (
             not cleanup.left_behind(of_run, uuid, "h1", "it was taken over")
-            and not cleanup.lost_on(of_run, "h1", [uuid]).gone
+            and not cleanup.lost_on(of_run, "h1", [uuid]).domains_to_remove
         )
     after = world.everything()
     assert {n: rows for n, rows in after.items() if rows != before[n]}.keys() <= {"instance_action_events"}
@@ -291,7 +291,7 @@ def test_the_volumes_of_a_guest_that_is_built_are_in_use(golden: BootWorld, unti
 def test_a_guest_whose_volumes_the_ledger_does_not_have_connected_is_kept(golden: BootWorld, until: str) -> None:
     uuid = boot(golden, until)
     golden.time += LONG
-    assert settle(golden, {uuid: BUILT}).kept
+    assert settle(golden, {uuid: BUILT}).kept_builds
     assert golden.state(uuid) == (states.ERROR, None, "h1")
     held = (golden.ends("golden"), golden.status("golden"))
     golden.time += LONG

@@ -34,7 +34,7 @@ def follow(world: World, run: str = "s", ago: float = 0.0, host: str = "h1", **g
     """The sync of a run after ``host`` said what it runs, asked so many seconds ago."""
     world.time += 1
     with world.ledger.write() as tx:
-        return power_sync.follow(tx.for_run(world.context(run)), {host: Report(world.time - ago, guests)})
+        return power_sync.settle_and_sync(tx.for_run(world.context(run)), {host: Report(world.time - ago, guests)})
 
 
 def put(world: World, uuid: str, **values: t.Any) -> None:
@@ -75,7 +75,7 @@ def web(world: World) -> str:
 def test_a_guest_that_shut_down_is_stopped(world: World, web: str) -> None:
     used = world.used("h1")
     synced = follow(world, **{web: OFF})
-    (found,) = synced.found
+    (found,) = synced.differences
     assert (found.name, found.vm_state, found.power_state, found.reported) == ("web", "active", RUNNING, OFF)
     assert (found.action, found.reason) == ("stop", "Instance shutdown by itself. Calling the stop API.")
     assert synced.stopped == {web} and not synced.to_stop and synced.changed
@@ -84,14 +84,14 @@ def test_a_guest_that_shut_down_is_stopped(world: World, web: str) -> None:
     assert journal(world, web) == ([(None, "req-s", "ann", True)], [("h1", "Success")], ended)
     before = world.everything()
     again = follow(world, **{web: OFF})
-    assert not again.found and not again.changed and world.everything() == before
+    assert not again.differences and not again.changed and world.everything() == before
 
 
 def test_its_change_of_state_is_notified(world: World, web: str) -> None:
     world.time += 1
     context = world.context("s", notify_on_state_change="vm_and_task_state")
     with world.ledger.write() as tx:
-        power_sync.follow(tx.for_run(context), {"h1": Report(world.time, {web: OFF})})
+        power_sync.settle_and_sync(tx.for_run(context), {"h1": Report(world.time, {web: OFF})})
     told = world.rows(tables.notifications, tables.notifications.c.event_type == "compute.instance.update")
     passed = [(n.payload["state"], n.payload["new_task_state"]) for n in told]
     assert passed == [("active", "powering-off"), ("stopped", None)]
@@ -101,7 +101,7 @@ def test_a_guest_that_runs_although_it_is_stopped(world: World, web: str) -> Non
     follow(world, **{web: OFF})
     synced = follow(world, **{web: RUNNING})
     assert [r.uuid for r in synced.to_stop] == [web] and not synced.stopped
-    assert synced.found[0].action == "force_stop"
+    assert synced.differences[0].action == "force_stop"
     assert is_now(world, web) == (states.STOPPED, states.POWERING_OFF, RUNNING)
     assert end(world, web) == {} and is_now(world, web) == (states.STOPPED, None, OFF)
     assert journal(world, web)[1] == [("h1", "Success")] * 2
@@ -120,7 +120,7 @@ def test_a_stop_that_fails_is_tried_again_by_the_next_sync(world: World, web: st
 def test_a_run_that_dies_while_it_stops(world: World, web: str) -> None:
     follow(world, **{web: OFF})
     follow(world, "dead", **{web: RUNNING})
-    assert not follow(world, **{web: RUNNING}).found, "the run is alive"
+    assert not follow(world, **{web: RUNNING}).differences, "the run is alive"
     world.time += 601
     assert not follow(world, **{web: RUNNING}).to_stop, "it is settled first"
     assert is_now(world, web) == (states.STOPPED, None, RUNNING)
@@ -145,10 +145,10 @@ def test_what_is_only_written(world: World, web: str, vm_state: str, power_state
     put(world, web, vm_state=vm_state)
     guests = {} if power_state is None else {web: power_state}
     synced = follow(world, **guests)
-    assert [(f.action, f.reason) for f in synced.found] == [(None, reason)] and synced.changed
+    assert [(f.action, f.reason) for f in synced.differences] == [(None, reason)] and synced.changed
     assert is_now(world, web) == (vm_state, None, power_state or states.NOSTATE) and journal(world, web)[0] == []
     again = follow(world, **guests)
-    assert [f.reason for f in again.found] == ([reason] if reason else []), "Nova warns at each sync"
+    assert [f.reason for f in again.differences] == ([reason] if reason else []), "Nova warns at each sync"
     assert not again.changed
 
 
@@ -190,14 +190,14 @@ def test_who_is_at_work_is_left_alone(world: World, web: str, task_state: str) -
         operation.begin(tx.for_run(world.context("o")), STOP, Selection(uuids=[web]), ("h1",))
     put(world, web, task_state=task_state)
     before = world.everything()
-    assert not follow(world, **{web: OFF}).found and world.everything() == before
+    assert not follow(world, **{web: OFF}).differences and world.everything() == before
 
 
 def test_what_was_written_after_the_host_was_asked_is_left_alone(world: World, web: str) -> None:
     """The host said that it runs; then it was stopped."""
     follow(world, **{web: OFF})
     before = world.everything()
-    assert not follow(world, ago=5, **{web: RUNNING}).found and world.everything() == before
+    assert not follow(world, ago=5, **{web: RUNNING}).differences and world.everything() == before
 
 
 def test_an_instance_that_moved_meanwhile(world: World, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def test_an_instance_that_moved_meanwhile(world: World, web: str, monkeypatch: p
         return real(tx, **which)
 
     monkeypatch.setattr(power_sync.instances, "powers", moved)
-    assert not follow(world, **{web: OFF}).found
+    assert not follow(world, **{web: OFF}).differences
     assert is_now(world, web) == (states.ACTIVE, None, RUNNING)
     put(world, web, host="h1")
 
@@ -227,7 +227,7 @@ def test_of_two_syncs_at_once_one_stops_it(world: World, web: str) -> None:
         try:
             start.wait()
             reports = {"h1": Report(world.time, {web: RUNNING})}
-            begun.append(len(ledger.for_run(world.context(run)).transact(power_sync.follow, reports).to_stop))
+            begun.append(len(ledger.for_run(world.context(run)).transact(power_sync.settle_and_sync, reports).to_stop))
         finally:
             ledger.close()
 
@@ -253,7 +253,7 @@ def notice(world: World, uuid: str, *events: str, now: int, ago: float = 0.0, ho
 def test_an_event_stops_what_shut_itself_down(world: World, web: str) -> None:
     synced = notice(world, web, "Stopped", now=OFF)
     assert synced.stopped == {web} and synced.changed
-    assert synced.found[0].reason == "Instance shutdown by itself. Calling the stop API."
+    assert synced.differences[0].reason == "Instance shutdown by itself. Calling the stop API."
     assert is_now(world, web) == (states.STOPPED, None, OFF)
     ended = ["power_off.start", "power_off.end"]
     assert journal(world, web) == ([(None, "req-w", "ann", True)], [("h1", "Success")], ended)
@@ -290,14 +290,14 @@ def test_other_events_write_the_power_state(world: World, web: str) -> None:
     assert is_now(world, web) == (states.ACTIVE, None, PAUSED)
     assert notice(world, web, "Resumed", now=RUNNING).written == {web}
     crashed = notice(world, web, "Crashed", now=CRASHED)
-    assert not crashed.stopped and [f.action for f in crashed.found] == ["stop"], "its host still has it"
+    assert not crashed.stopped and [f.action for f in crashed.differences] == ["stop"], "its host still has it"
     assert is_now(world, web) == (states.ACTIVE, None, CRASHED)
 
 
 def test_an_event_takes_no_guests_power(world: World, web: str) -> None:
     follow(world, **{web: OFF})
     synced = notice(world, web, "Started", now=RUNNING)
-    assert [(f.action, f.reason) for f in synced.found] == [
+    assert [(f.action, f.reason) for f in synced.differences] == [
         ("force_stop", "Instance is not stopped. Calling the stop API.")
     ]
     assert not synced.to_stop and is_now(world, web) == (states.STOPPED, None, RUNNING)
@@ -325,7 +325,7 @@ def test_only_guests_that_are_off_are_stopped_by_a_report(world: World) -> None:
     world.time += 1
     with world.ledger.write() as tx:
         synced = power_sync.sync(tx.for_run(world.context("s")), {"h1": Report(world.time, {off: OFF, on: RUNNING})})
-    assert (synced.stopped, synced.to_stop) == ({off}, []) and len(synced.found) == 2
+    assert (synced.stopped, synced.to_stop) == ({off}, []) and len(synced.differences) == 2
     assert is_now(world, off) == (states.STOPPED, None, OFF)
     assert is_now(world, on) == (states.STOPPED, None, RUNNING), "what the host says, and no more"
     assert [r.uuid for r in follow(world, **{off: OFF, on: RUNNING}).to_stop] == [on]
@@ -336,7 +336,7 @@ def test_numbers_that_differ(world: World, web: str) -> None:
     world.time += 1
     reports = {"h1": Report(world.time, {web: RUNNING, "another": OFF}), "h2": Report(world.time, {})}
     with world.ledger.write() as tx:
-        synced = power_sync.follow(tx.for_run(world.context("s")), reports)
+        synced = power_sync.settle_and_sync(tx.for_run(world.context("s")), reports)
     assert (synced.counts, synced.compared, synced.changed) == ({"h1": (1, 2)}, 1, False)
 
 
@@ -358,7 +358,7 @@ def test_the_work_is_in_proportion_to_what_differs(world: World) -> None:
         guests = {u: OFF if u in are_off else RUNNING for u in uuids}
         reports = {h: Report(world.time, {u: p for u, p in guests.items() if on[u] == h}) for h in hosts}
         with world.ledger.write() as tx, counted(world.ledger) as found:
-            synced = power_sync.follow(tx.for_run(world.context("s")), reports)
+            synced = power_sync.settle_and_sync(tx.for_run(world.context("s")), reports)
         assert synced.stopped == set(off) and not synced.counts
         return [statement for statement, _parameters in found]
 

@@ -31,7 +31,7 @@ def settle(world: World, uuid: str, asked_at: float = 0.0, rescued: bool = True,
     with world.ledger.write() as tx:
         ours = tx.for_run(world.context("p"))
         its = [uuid] if rescued else []
-        return recovery.settle(ours, host, {uuid: states.RUNNING}, asked_at or world.time, its)
+        return recovery.settle_operations(ours, host, {uuid: states.RUNNING}, asked_at or world.time, its)
 
 
 @pytest.mark.parametrize("vm_state", ["active", "stopped", "error"])

@@ -43,7 +43,7 @@ def code_of(vw: VolumeWorld, *names: str, **how: t.Any) -> str:
 def test_a_volume_goes_and_its_name_is_free(vw: VolumeWorld) -> None:
     volume_id = vw.make("v", 10)
     begun = vw.remove("v")
-    assert [r.id for r in begun.rows] == [volume_id] and begun.hosts == ["s1"] and begun.gone == []
+    assert [r.id for r in begun.rows] == [volume_id] and begun.hosts == ["s1"] and begun.without_host == []
     assert vw.status("v") == "deleting"
     (work,) = vw.work_of(run="d")
     assert work.volumes == [{"id": volume_id, "kind": "volume", "project": "default", "state": "absent"}]
@@ -62,7 +62,7 @@ def test_a_volume_goes_and_its_name_is_free(vw: VolumeWorld) -> None:
 def test_one_that_was_never_placed_is_gone_at_once(vw: VolumeWorld) -> None:
     (volume_id,) = vw.request({"name": "v", "size": 10}, run="d").created
     begun = vw.remove("v")
-    assert begun.gone == [{"id": volume_id, "name": "v"}] and begun.hosts == []
+    assert begun.without_host == [{"id": volume_id, "name": "v"}] and begun.hosts == []
     assert vw.removed_all()[0][0]["id"] == volume_id
 
 
@@ -73,7 +73,7 @@ def test_nothing_on_a_frozen_backend_is_deleted(vw: VolumeWorld) -> None:
     assert code_of(vw, "v") == code_of(vw, "v", force=True) == code_of(vw, "v", cascade=True) == "InvalidInput"
     assert code_of(vw, "v", "other") == "InvalidRequest"
     (volume_id,) = vw.request({"name": "unplaced", "size": 10}, run="d").created
-    assert vw.remove("unplaced").gone == [{"id": volume_id, "name": "unplaced"}]
+    assert vw.remove("unplaced").without_host == [{"id": volume_id, "name": "unplaced"}]
     vw.reported("s1")
     assert vw.remove("v").hosts == ["s1"]
 
@@ -94,7 +94,7 @@ def test_something_has_to_say_which(vw: VolumeWorld) -> None:
     assert "Did you mean other?" in caught.value.remedy
     with vw.ledger.write() as tx:
         begun = delete.begin(tx.for_run(vw.context("a")), project="other", everything=True)
-    assert [g["name"] for g in begun.gone] == ["v"]
+    assert [g["name"] for g in begun.without_host] == ["v"]
     with vw.ledger.write() as tx:
         begun = delete.begin(tx.for_run(vw.context("d")), ids=[vw.volume("v").id])
     assert [r.project for r in begun.rows] == ["default"]

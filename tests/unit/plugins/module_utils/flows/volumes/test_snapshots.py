@@ -220,6 +220,6 @@ def test_a_late_snapshot_is_removed(vw: VolumeWorld) -> None:
     vw.time += 601
     vw.snapshot({"name": "s", "state": "absent"}, run="b")
     assert vw.work(run="b").done == [snapshot_id]
-    assert vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a").lost == [snapshot_id]
+    assert vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a").lost_items == [snapshot_id]
     assert vw.work(run="a").done == [snapshot_id]
     assert snapshot_id not in vw.storage["s1"].there["lvm"]

@@ -186,7 +186,7 @@ def nothing_to_do(world: BootWorld, tx: Transaction) -> None:
     volume_work.hosts_with_work(tx.for_run(context))
     attachments.hosts_to_export(tx.for_run(context))
     attachments.hosts_to_unexport(tx.for_run(context))
-    volume_leases.left(tx.for_run(context))
+    volume_leases.find_leftovers(tx.for_run(context))
     volume_work.begin(tx.for_run(context), "s1")
     exports.to_unexport(tx.for_run(context), "s1")
     schedule.schedule(tx.for_run(context), world.volume_options())

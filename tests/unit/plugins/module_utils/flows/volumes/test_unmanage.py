@@ -40,7 +40,7 @@ def test_its_rows_and_quota_are_free_and_nobody_is_asked(bw: BootWorld) -> None:
         forget(bw, "free")  # it has a snapshot
     begun = forget(bw, "free", cascade=True)
     assert (begun.hosts, begun.rows) == ([], [])
-    assert begun.gone == [{"id": volume_id, "name": "free", "pool_host": "s1@lvm#lvm"}]
+    assert begun.without_host == [{"id": volume_id, "name": "free", "pool_host": "s1@lvm#lvm"}]
     assert [s.deleted != "" for s in bw.rows(volume_tables.volume_snapshots)] == [True]
     with bw.ledger.write() as tx:
         deleted, left = delete.finish(tx.for_run(bw.context("u")))
@@ -65,7 +65,7 @@ def test_what_a_guest_has_is_refused_until_the_guest_is_gone(bw: BootWorld) -> N
         forget(bw, "data", run="d", known=("h1", "s1"))  # s1 is there, and exports it still
     volume_id = bw.volume("data").id
     begun = forget(bw, "data", run="d")
-    assert [g["name"] for g in begun.gone] == ["data"]
+    assert [g["name"] for g in begun.without_host] == ["data"]
     assert bw.live_attachments() == []
     del bw.storage["s1"].there["lvm"][volume_id]
 

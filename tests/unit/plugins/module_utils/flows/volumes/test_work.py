@@ -267,7 +267,7 @@ def test_a_volume_that_was_deleted_while_it_was_made(vw: VolumeWorld) -> None:
     assert vw.work(run="d").done == [volume_id]  # nothing was there yet
     late = vw.storage["s1"].do(mine)
     finished = vw.worked("s1", {"lvm": late}, run="a")
-    assert (finished.lost, finished.done) == ([volume_id], [])
+    assert (finished.lost_items, finished.done) == ([volume_id], [])
     assert vw.volume(volume_id).status == "deleted"
     assert vw.pending_cleanups() == {(PLACE, volume_id)} and hosts(vw, "a") == ["s1"]
     assert vw.work(run="a").done == [volume_id]
@@ -281,7 +281,7 @@ def test_a_late_worker_while_the_deletion_is_under_way(vw: VolumeWorld) -> None:
     (deleting,) = vw.work_of(run="d")
     removed = vw.storage["s1"].do(deleting)
     made = vw.storage["s1"].do(mine)
-    assert vw.worked("s1", {"lvm": made}, run="a").lost == [volume_id]
+    assert vw.worked("s1", {"lvm": made}, run="a").lost_items == [volume_id]
     assert vw.worked("s1", {"lvm": removed}, run="d").done == [volume_id]
     assert vw.work(run="d").done == [volume_id]
     assert vw.storage["s1"].there["lvm"] == {}
@@ -294,7 +294,7 @@ def test_a_run_that_was_thought_dead_writes_nothing(vw: VolumeWorld) -> None:
     vw.time += 601
     assert vw.request({"name": "v", "size": 10}, run="b").resumed == [volume_id]
     finished = vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a")
-    assert (finished.done, finished.lost) == ([], [])
+    assert (finished.done, finished.lost_items) == ([], [])
     assert vw.status("v") == "creating" and vw.pending_cleanups() == set()
     assert vw.work(run="b").done == [volume_id]
 
@@ -310,7 +310,7 @@ def test_a_late_worker_on_another_host_than_the_one_it_is_on_now(vw: VolumeWorld
     vw.work("s2", run="b")
     vw.reported("s1")
     assert vw.work("s1", run="c").done == [volume_id]  # nothing was there
-    assert vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a").lost == [volume_id]
+    assert vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a").lost_items == [volume_id]
     assert vw.work("s1", run="c").done == [volume_id]
     assert vw.storage["s1"].there["lvm"] == {} and vw.storage["s2"].there["lvm"] == {volume_id: 10}
 
@@ -322,7 +322,7 @@ def test_one_run_that_deletes_what_it_is_just_making(vw: VolumeWorld) -> None:
     with vw.ledger.write() as tx:
         deletions.delete(tx.for_run(vw.context("a")), [volume_id])
     finished = vw.worked("s1", {"lvm": vw.storage["s1"].do(mine)}, run="a")
-    assert finished.lost == [volume_id] and vw.status("v") == "deleting"
+    assert finished.lost_items == [volume_id] and vw.status("v") == "deleting"
     assert vw.work(run="a").done == [volume_id]
     assert vw.storage["s1"].there["lvm"] == {}
 

@@ -384,7 +384,7 @@ def test_a_stranger_who_speaks_tls_has_no_more_time(monkeypatch: pytest.MonkeyPa
 @needs_programs
 def test_how_many_connections_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one address, of all strangers, and of one token: the address with most gives way."""
-    monkeypatch.setattr(server, "_MOST_OF_TOKEN", 2)
+    monkeypatch.setattr(server.Server, "most_of_token", 2)
     with opened_door() as (door, place):
         with contextlib.ExitStack() as stack:
             for each in silent(place, server._MOST_OF_ADDRESS + 20):
@@ -707,7 +707,7 @@ def test_disks_that_are_wanted_back(hosts: tuple[str, str]) -> None:
         stream.read_line(slow)
         begin = time.monotonic()
         locks.take_back(UUID)
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 30
         holders = [
             p for p in Path("/proc").glob("[0-9]*/fd/*") if str(_link(p)).startswith(os.path.join(source, UUID) + "/")
         ]

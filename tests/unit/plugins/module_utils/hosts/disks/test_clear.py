@@ -14,10 +14,12 @@ import types
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CommandFailed, Conflict, InvalidInput
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import move_mark
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.whole import clear
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import ownership
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2d01"
 SIZE = 5 * 1024**2 + 4096
@@ -128,7 +130,7 @@ def test_what_is_no_path_of_a_disk(disk):
 def test_disks_are_cleared_once_and_only_where_a_guest_may_have_run(disk, tmp_path, monkeypatch, domain, ran, cleared):
     steps = []
 
-    def remove_domain(connection, uuid, check_mode, stopped, ledger_id, defined_again):
+    def remove_domain(connection, uuid, check_mode, stopped, ledger_id, defined_again, without_power):
         if domain:
             steps.append("stopped")
             stopped()
@@ -147,6 +149,37 @@ def test_disks_are_cleared_once_and_only_where_a_guest_may_have_run(disk, tmp_pa
             "an interrupted removal is begun again with its domain there"
         )
     assert done["changed"] is bool(domain or cleared)
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+def test_the_guest_of_a_shelved_instance_that_has_power_is_left_alone(tmp_path, monkeypatch, is_active):
+    """Not even its mark changes: an interruption did not leave it."""
+    folder = tmp_path / UUID
+    folder.mkdir()
+    (folder / "disk").write_text("data")
+    ownership.mark_made_for(str(folder), move_mark.made_at(1000.0))
+    ownership.mark_arrived(str(folder))
+    calls = []
+    domain = types.SimpleNamespace(
+        name=lambda: "web",
+        isPersistent=lambda: True,
+        isActive=lambda: is_active,
+        destroy=lambda: calls.append("destroy"),
+        XMLDesc=lambda _flags: "<domain/>",
+    )
+    for module in (domains, instances):
+        monkeypatch.setattr(module, "find_domain", lambda connection, uuid: domain)
+    monkeypatch.setattr(domains, "release_of_domain", lambda *_args: [])
+    monkeypatch.setattr(domains, "_undefine", lambda found: calls.append("undefine"))
+    condition = instances.Condition(without_power=True)
+    if is_active:
+        for check_mode in (True, False):
+            with pytest.raises(Conflict, match="has power on"):
+                instances.remove_instance(None, str(tmp_path), UUID, check_mode, condition=condition)
+        assert calls == [] and (folder / "disk").exists() and ownership.has_arrived(str(folder), True)
+    else:
+        assert instances.remove_instance(None, str(tmp_path), UUID, condition=condition)["changed"]
+        assert calls == ["undefine"] and not folder.exists()
 
 
 def test_a_domain_of_another_ledger_is_left_alone(monkeypatch):

@@ -52,7 +52,7 @@ def test_a_long_log_is_not_read_whole(tmp_path, monkeypatch):
 def test_a_log_that_is_none_holds_nobody_up(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     begun = time.monotonic()
-    assert last(tmp_path / "fifo", 5) == [] and time.monotonic() < begun + 5
+    assert last(tmp_path / "fifo", 5) == [] and time.monotonic() < begun + 30
     (tmp_path / "link").symlink_to("/etc/passwd")
     with pytest.raises(OSError):
         last(tmp_path / "link", 5)

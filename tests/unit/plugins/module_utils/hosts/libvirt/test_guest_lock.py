@@ -169,6 +169,23 @@ def test_a_removal_takes_the_power_first_so_that_nobody_waits_for_a_shutdown(mon
     assert steps == ["destroyed", "the other has ended", "undefined"]
 
 
+def test_a_removal_of_a_guest_without_power_waits_and_leaves_one_that_was_started_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The module of a run that was given up may work on after an unshelve."""
+    steps: list[str] = []
+    monkeypatch.setattr(domains, "find_domain", lambda _connection, _uuid: Guest(steps))
+
+    def remove() -> None:
+        with pytest.raises(Conflict, match="guest of instance %s has power" % UUID):
+            domains.remove_domain(None, UUID, ledger_id="A", without_power=True)
+        steps.append("refused")
+
+    monkeypatch.setattr(domains, "libvirt", types.SimpleNamespace(VIR_DOMAIN_XML_INACTIVE=2))
+    beside(Held(steps), remove)
+    assert steps == ["the other has ended", "refused"]
+
+
 def test_a_removal_leaves_the_guest_of_another_ledger_alone_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
     monkeypatch.setattr(domains, "find_domain", lambda _connection, _uuid: Guest(steps))

@@ -437,12 +437,12 @@ def test_probe(tmp_path, script, virt_type, words):
 
 def test_probe_is_kept(tmp_path, monkeypatch):
     binary = emulator(tmp_path, "exit 1")
-    monkeypatch.setattr(virt_probe, "_key", lambda emulator: "key")
+    monkeypatch.setattr(virt_probe, "_key", lambda emulator, user: "key")
     monkeypatch.setattr(virt_probe.os.path, "exists", lambda path: True)
     first = virt_probe.working_virt_type("auto", binary, "x86_64", str(tmp_path / "i"), True)
     second = virt_probe.working_virt_type("auto", binary, "x86_64", str(tmp_path / "i"), True)
     assert (first.virt_type, first.cached, second.virt_type, second.cached) == ("qemu", False, "qemu", True)
-    monkeypatch.setattr(virt_probe, "_key", lambda emulator: "another kernel")
+    monkeypatch.setattr(virt_probe, "_key", lambda emulator, user: "another kernel")
     assert not virt_probe.working_virt_type("auto", binary, "x86_64", str(tmp_path / "i"), True).cached
 
 

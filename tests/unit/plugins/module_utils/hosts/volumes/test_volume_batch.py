@@ -268,6 +268,91 @@ def test_an_incomplete_volume_is_written_again(world, tmp_path):
     assert model.lvs[name]["tags"] == tags[:-1]
 
 
+@pytest.mark.parametrize("thin", [False, True])
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_volume_is_written_again_from_another_image(world, tmp_path, thin, cached):
+    """It has the same name, size and owner, its snapshots stay, and its source is the new image."""
+    model = world(thin)
+    old, new = image_of(tmp_path), image_of(tmp_path, b"newer\0" * 100)
+    (item_id,) = new_ids(1)
+    name, its = "volume-" + item_id, backend(world, thin, image_cache=cached)
+    volume_batch.make_volumes(its, [{"id": item_id, "size_gb": 1, "image_id": old["id"], "project": "ops"}], [old])
+    tags = sorted(model.lvs[name]["tags"])
+    if not thin:
+        model.lvs["_snapshot-x"] = {"size": GIB, "attr": "swi-a-s---", "tags": [], "pool": "", "origin": name}
+    world.written.clear()
+    wanted = [{"id": item_id, "size_gb": 1, "image_id": new["id"], "project": "ops", "state": "reimaged"}]
+    model.calls.clear()
+    result = volume_batch.make_volumes(its, wanted, [new])
+    answer.check("volume_lvm", "s1", result)
+    outcome = result["outcomes"][item_id]
+    assert (outcome["changed"], outcome["error"], outcome["size"]) == (True, None, GIB)
+    assert outcome["action"] == "reimage" and list(world.written.values()) == [b"newer\0" * 100]
+    assert sorted(model.lvs[name]["tags"]) == [tag.replace(old["id"], new["id"]) for tag in tags]
+    assert thin or ("_snapshot-x" in model.lvs and "lvremove" not in model.calls)
+    world.written.clear()
+    again = volume_batch.make_volumes(its, wanted, [new])["outcomes"][item_id]
+    assert again["action"] == "reimage" and again["changed"], "its guest may have written to it since"
+    if cached and thin:
+        assert not world.written and model.lvs[name]["origin"].startswith("image-"), "from the image cache"
+    later = {**wanted[0], "state": "present"}
+    assert not volume_batch.make_volumes(its, [later], [new])["outcomes"][item_id]["changed"], "it is the image's now"
+
+
+@pytest.mark.parametrize("thin", [False, True])
+def test_a_volume_that_cannot_be_written_again(world, tmp_path, monkeypatch, thin):
+    """Nothing is lost before the image is there and fits. Later it stays, and is marked as incomplete."""
+    model = world(thin)
+    image = image_of(tmp_path)
+    (item_id,) = new_ids(1)
+    name, its = "volume-" + item_id, backend(world, thin, image_cache=False)
+    volume_batch.make_volumes(its, [{"id": item_id, "size_gb": 1}])
+    before = dict(model.lvs[name])
+    wanted = [{"id": item_id, "size_gb": 1, "image_id": image["id"], "state": "reimaged"}]
+
+    def outcome_with(its_image):
+        return volume_batch.make_volumes(its, wanted, [its_image])["outcomes"][item_id]
+
+    for bad, code in (
+        ({**image, "checksum": "0" * 64}, "ImageChecksumMismatch"),
+        ({**image, "path_on_host": str(tmp_path / "none")}, "ImageDownloadFailed"),
+        ({**image, "disk_format": "qcow2"}, "ImageUnacceptable"),
+    ):
+        outcome = outcome_with(bad)
+        assert outcome["error"]["code"] == code and not outcome["changed"] and model.lvs[name] == before
+    model.lvs[name]["attr"] = before["attr"][:5] + "o" + before["attr"][6:]
+    outcome = outcome_with(image)
+    assert outcome["error"]["code"] == "VolumeIsBusy" and not outcome["changed"], "an export or a guest has it"
+    model.lvs[name]["attr"] = before["attr"]
+
+    def fails(*_args, **_options):
+        raise ImageCopyFailure(reason="broken")
+
+    convert = copy.convert
+    monkeypatch.setattr(copy, "convert", fails)
+    outcome = outcome_with(image)
+    assert outcome["error"]["code"] == "ImageCopyFailure" and outcome["changed"]
+    tags = model.lvs[name]["tags"]
+    assert "bootflow.incomplete" in tags and "bootflow.source=image/" + image["id"] in tags, "it stays"
+    monkeypatch.setattr(copy, "convert", convert)
+    assert outcome_with(image)["error"] is None and "bootflow.incomplete" not in model.lvs[name]["tags"]
+    del model.lvs[name]
+    outcome = outcome_with(image)
+    assert (outcome["error"] is None) == thin, "a killed run removed the thin one, and did not make it yet"
+
+
+def test_only_an_image_is_written_to_a_volume_again(world):
+    world(thin=False)
+    one, two, three = new_ids(3)
+    wanted = [
+        {"id": one, "size_gb": 1, "state": "reimaged"},
+        {"id": two, "size_gb": 1, "state": "reimaged", "source_volume": three},
+        {"id": three, "kind": "snapshot", "state": "reimaged", "image_id": one},
+    ]
+    outcomes = volume_batch.make_volumes(backend(world), wanted)["outcomes"]
+    assert {o["error"]["code"] for o in outcomes.values()} == {"InvalidInput"}
+
+
 def test_in_check_mode_nothing_is_asked_but_one_report_and_the_plan_is_told(world, tmp_path):
     model = world(thin=False)
     image = image_of(tmp_path)

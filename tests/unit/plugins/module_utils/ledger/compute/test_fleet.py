@@ -38,7 +38,7 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
 )
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
-EVERYTHING = fleet.Needs(numa=True, devices=True, instances=True, metrics=True)
+EVERYTHING = fleet.Needs(numa=True, devices=True, instances=True, metrics=True, networks=True)
 
 
 NUMBERS = (
@@ -313,7 +313,7 @@ def test_aggregates_and_variables(world: World) -> None:
     hosts = states_of(found)
     assert [[a.name for a in hosts[h].aggregates] for h in ("h1", "h2", "h3")] == [["ssd"], ["ssd"], []]
     assert (hosts["h3"].vars, hosts["h1"].vars) == ({"rack": 7}, {})
-    groups = found.groups("aggregates", lambda host: tuple(a.name for a in host.aggregates), of=("aggregates",))
+    groups = found.groups("aggregates", lambda host: tuple(a.name for a in host.aggregates), attributes=("aggregates",))
     assert groups.codes[0] == groups.codes[1] != groups.codes[2]
 
 

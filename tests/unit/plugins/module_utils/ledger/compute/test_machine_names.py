@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import claims, fleet, hypervisors, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.claims import Candidate, ClaimRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.tests.unit.worlds.statements import counted
 from ansible_collections.bootflow.compute.tests.unit.worlds.taking import (
     A_DISK,
     A_FUNCTION,
@@ -217,8 +219,9 @@ def test_names_that_are_gone_and_may_be_the_machine_are_told(world: World) -> No
     assert problem.startswith("the same machine as kvm1") and machines(world) == ONE
 
 
-def test_the_claim_itself_counts_both_names(world: World) -> None:
-    """Whoever chose the host: two runs may choose different names of it at the same time."""
+@pytest.mark.parametrize("machines", [None, {}, dict.fromkeys(NAMES, "kvm1")])
+def test_the_claim_itself_counts_both_names(world: World, machines: dict[str, str] | None) -> None:
+    """Whoever chose the host: two runs may choose different names of it at the same time, and it may have got one since the fleet was read."""
     known_as(world, *NAMES)
     uuids = [world.boot("web-%d" % n, until="accepted") for n in range(4)]
     limits = {"memory_mb": 3 * 1024}
@@ -228,9 +231,9 @@ def test_the_claim_itself_counts_both_names(world: World) -> None:
     ]
     with world.ledger.write() as tx:
         tx = tx.for_run(world.context())
-        first = claims.claim(tx, requests[:2])
+        first = claims.claim(tx, requests[:2], machines=machines)
     with world.ledger.write() as tx:
-        second = claims.claim(tx.for_run(world.context()), requests[2:])
+        second = claims.claim(tx.for_run(world.context()), requests[2:], machines=machines)
     outcomes = [{**first, **second}[u] for u in uuids]
     assert [isinstance(o, Candidate) for o in outcomes] == [True, True, True, False]
     assert isinstance(outcomes[3], errors.ComputeResourcesUnavailable)
@@ -239,6 +242,55 @@ def test_the_claim_itself_counts_both_names(world: World) -> None:
         ids = [r.compute_node_id for r in tx.execute(tables.claims.select())]
         tx.execute(tables.claims.delete())
         nodes.recount(tx, ids)
+
+
+OTHER_NAMES = re.compile(r"JOIN compute_nodes AS \S+ ON \S+\.machine_id = ")
+LOCK = re.compile(r"^SELECT compute_nodes\.id,.* compute_nodes\.machine_id FROM .* ORDER BY compute_nodes\.id")
+
+
+def cost_of_scheduling(world: World, host: str) -> tuple[int, int, int]:
+    """The statements of a scheduling that chooses ``host``: all, those that read names of machines, and those that lock nodes."""
+    world.boot("web-%d" % world.count(tables.instances), until="accepted")
+    with counted(world.ledger) as statements:
+        placed = world.schedule().placed
+    assert [selection.host for selection in placed.values()] == [host]
+    texts = [text for text, _parameters in statements]
+    return len(texts), len(list(filter(OTHER_NAMES.search, texts))), len(list(filter(LOCK.search, texts)))
+
+
+def test_names_of_machines_cost_statements_only_where_there_are_any(world: World) -> None:
+    """A fleet without machines of several names is the usual one, and a boot of one is some dozen statements."""
+    world.report("kvm9", memory=9)
+    usual, names, locks = cost_of_scheduling(world, "kvm9")
+    assert (names, locks) == (0, 1)
+    known_as(world, *NAMES, memory=0)
+    assert cost_of_scheduling(world, "kvm9") == (usual + 1, 1, 1), (
+        "the fleet is read with them, and no candidate is one"
+    )
+    known_as(world, *NAMES, memory=9)
+    with world.ledger.write() as tx:
+        nodes.configure(tx.for_run(world.context()), {"kvm9": {"disabled": True}})
+    assert cost_of_scheduling(world, "kvm1")[1:] == (3, 1), (
+        "all rows of a machine are locked by one statement, by their ids"
+    )
+
+
+def test_a_name_that_a_machine_got_since_the_fleet_was_read_is_locked_too(world: World) -> None:
+    """Its row has a machine_id now. A row that lost its other names has one as well, and is a machine of its own."""
+    known_as(world, *NAMES)
+    uuid = world.boot("web", until="accepted")
+    wanted = ClaimRequest(uuid, ResourceRequest(1024, 0, 1), [Candidate("kvm1", "kvm1", {"memory_mb": 3 * 1024})])
+
+    class Undone(Exception):
+        """The transaction is rolled back."""
+
+    for locks in (2, 1):
+        with pytest.raises(Undone), counted(world.ledger) as statements, world.ledger.write() as tx:
+            assert isinstance(claims.claim(tx.for_run(world.context()), [wanted], machines={})[uuid], Candidate)
+            raise Undone
+        assert len([text for text, _parameters in statements if LOCK.search(text)]) == locks
+        with world.ledger.write() as tx:
+            nodes.forget(tx.for_run(world.context()), ["kvm1.example.org"])
 
 
 @pytest.mark.parametrize("together", [True, False])

@@ -151,6 +151,9 @@ def fill(ledger: database.Ledger, count: int = 7) -> None:
         "connection": ("none", "done", "none"),
         "migration_type": ("resize", "migration", "evacuation"),
         "migrations.status": ("migrating", "finished", "error"),
+        "images.status": ("queued", "active", "deleted"),
+        "visibility": ("private", "public", "community"),
+        "image_places.progress": ("begun", "done", "ending"),
     }
     with ledger.write() as tx:
         metadata = sa.MetaData()

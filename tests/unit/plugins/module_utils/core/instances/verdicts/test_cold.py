@@ -90,7 +90,7 @@ def outcome_of(its: Move, departed: Answer, arrived: Answer, settled: Answer, re
     words = ["destination" if there else "source", cold.vm_state(states.ACTIVE, there, end)]
     words += ["RUNNING" if end.power_state == states.RUNNING else "NOSTATE"]
     words += ["failed"] if end.error is not None else []
-    words += ["owes"] if verdict.lost or not (there or end.cleaned) else []
+    words += ["owes"] if verdict.ignored_error or not (there or end.cleaned) else []
     return " ".join(words)
 
 
@@ -141,7 +141,7 @@ def test_a_destination_that_answers_nonsense_is_not_lost() -> None:
     nonsense = errors.InvalidAnswer(message="x").as_dict()
     assert cold.settled(its, False, True, None, {"error": nonsense}).stays
     verdict = cold.settled(its, False, True, None, silence("h2"))
-    assert verdict.comes_back and verdict.lost and verdict.error is None
+    assert verdict.comes_back and verdict.ignored_error and verdict.error is None
 
 
 def test_a_silent_destination_of_a_revert_is_to_be_forced_down() -> None:

@@ -116,7 +116,7 @@ def test_a_guest_that_came_and_is_gone_is_no_failure() -> None:
         (Ending(states.RUNNING, errors.InvalidCPUInfo(reason="x")), True, True),
         (Ending(states.RUNNING, errors.InvalidCPUInfo(reason="x"), cleaned=False), False, True),
         (Ending(states.RUNNING, errors.InvalidCPUInfo(reason="x"), cleaned=False), True, False),
-        (Ending(states.NOSTATE, errors.InvalidCPUInfo(reason="x"), gone=True), False, False),
+        (Ending(states.NOSTATE, errors.InvalidCPUInfo(reason="x"), domain_missing=True), False, False),
         (Ending(states.RUNNING), False, False),
     ],
 )

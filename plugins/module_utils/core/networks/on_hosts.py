@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Networks that a host must have before a guest can use them there: bridges, and libvirt networks that the collection does not define."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import HostLacksNetwork
+from .types.registry import DEFAULT, NETWORK_TYPES
+
+#: What a host reported: type -> name on the host -> whether it is active. A type that is left out is not known; None: nothing is known.
+Reported = t.Optional[t.Mapping[str, t.Mapping[str, bool]]]
+
+ABSENT = "does not exist"
+INACTIVE = "is not active"
+
+
+class HostNetwork(t.NamedTuple):
+    """A network that hosts must have. ``source``: its name on them. ``name``: its name in bootflow_networks."""
+
+    type: str
+    source: str
+    name: str
+
+    def lack(self, reported: Reported) -> str:
+        """Return why a host with this report cannot serve the network, ABSENT or INACTIVE; "": it can, or nothing is known of it."""
+        of_type = (reported or {}).get(self.type)
+        if of_type is None or of_type.get(self.source):
+            return ""
+        return INACTIVE if self.source in of_type else ABSENT
+
+    def words(self, lack: str) -> str:
+        """Return a sentence without the host: Linux bridge br0 does not exist."""
+        return "%s %s %s" % (NETWORK_TYPES[self.type].noun, self.source, lack)
+
+    def refusal(self, lack: str, host: str) -> HostLacksNetwork:
+        """Return the error of a host that lacks the network. :arg lack: see lack()"""
+        remedy = NETWORK_TYPES[self.type].remedy(self.source, self.name, lack == INACTIVE)
+        return HostLacksNetwork(what=self.words(lack), host=host, remedy=remedy)
+
+
+def needed(definitions: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[HostNetwork, ...]:
+    """Return the networks of these that hosts must have, each once. :arg definitions: asdict() of networks of the catalogue, as requests are stored"""
+    networks = dict.fromkeys(
+        HostNetwork(d.get("type") or DEFAULT.name, d.get("source") or d["name"], d["name"])
+        for d in definitions
+        if not (d.get("manage") and NETWORK_TYPES[d.get("type") or DEFAULT.name].can_be_managed)
+    )
+    return tuple(networks)

@@ -1,0 +1,152 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A root disk that goes back to an image, on real disks, and what is refused before anything is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import files
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import records_of
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import BaseImage
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.snapshots import revert
+
+from .conftest import MIB, OFF, RUNS, UUID, Guest, World
+
+SPEC = revert.RevertSpec(UUID)
+NEW = b"what the snapshot has" * 1000
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture(autouse=True)
+def _no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revert, "refuse_gone", lambda _uuid: None)
+    monkeypatch.setattr(Guest, "snapshotNum", lambda _self, _flags: 0, raising=False)
+    monkeypatch.setattr(Guest, "listAllCheckpoints", lambda _self, _flags: [], raising=False)
+
+
+def image(world: World, size: int = 2 * MIB) -> dict[str, BaseImage]:
+    path = world.base.parent / "snap-fedcba9876543210.raw"
+    path.write_bytes(NEW + bytes(size - len(NEW)))
+    return {"snap": BaseImage(str(path), size, False)}
+
+
+def make(world: World, size: int = 2 * MIB) -> dict[str, t.Any]:
+    spec = DiskSpec("disk", "image", 0, image_id="snap")
+    return local_disks.make_replacement(str(world.path), UUID, spec, image(world, size))
+
+
+def take(world: World, guest: Guest) -> dict[str, t.Any]:
+    return revert.take(guest, str(world.path), SPEC)
+
+
+def content(world: World, disk_format: str) -> bytes:
+    return world.read(world.folder / "disk", disk_format)
+
+
+@pytest.mark.parametrize("disk_format", ["raw", "qcow2"])
+def test_the_disk_has_the_bytes_of_the_image_and_its_own_size(world: World, disk_format: str) -> None:
+    guest = world.guest(disk_format, OFF)
+    assert make(world)["changed"] and content(world, disk_format) == world.content, "nothing happens to the disk yet"
+    done = take(world, guest)
+    assert done["changed"] and done["reverted"] and not done.get("error")
+    assert content(world, disk_format) == NEW + bytes(4 * MIB - len(NEW))
+    record = records_of(str(world.folder))["disk"]
+    assert (record["image_id"], record["format"], record["virtual_size"]) == ("snap", disk_format, 4 * MIB)
+    assert not (world.folder / files.REPLACEMENT).exists() and (world.folder / "disk").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("disk_format", ["raw", "qcow2"])
+@pytest.mark.parametrize("at", ["write_records", "rename", "drop"])
+def test_a_killed_run_leaves_the_one_or_the_other(
+    world: World, monkeypatch: pytest.MonkeyPatch, disk_format: str, at: str
+) -> None:
+    guest = world.guest(disk_format, OFF)
+    make(world)
+
+    def kill(*_arguments: t.Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, contextlib.suppress(Killed):
+        if at == "rename":
+            rename = os.rename
+            name = str(world.folder / "disk")
+            patched.setattr(os, "rename", lambda a, b: kill() if str(b) == name else rename(a, b))
+        else:
+            patched.setattr(files, {"write_records": "write_records", "drop": "remove_replacement"}[at], kill)
+        take(world, guest)
+    whole = NEW + bytes(4 * MIB - len(NEW)) if at == "drop" else bytes(world.content)
+    assert content(world, disk_format) == whole
+    make(world)
+    take(world, guest)
+    assert content(world, disk_format) == NEW + bytes(4 * MIB - len(NEW))
+    assert not (world.folder / files.REPLACEMENT).exists()
+
+
+def test_what_was_made_is_removed(world: World) -> None:
+    guest = world.guest("qcow2", OFF)
+    make(world)
+    assert revert.drop(guest, str(world.path), SPEC)["changed"] and content(world, "qcow2") == world.content
+    assert not revert.drop(guest, str(world.path), SPEC)["changed"]
+    with pytest.raises(errors.InvalidDiskInfo, match="nothing was made"):
+        take(world, guest)
+    assert content(world, "qcow2") == world.content
+
+
+def test_a_guest_that_runs_keeps_its_disk(world: World) -> None:
+    guest = world.guest("qcow2", RUNS)
+    assert revert.check(guest, str(world.path), SPEC)["power_state"] == 1
+    make(world)
+    with pytest.raises(errors.Conflict, match="runs with the disk"):
+        take(world, guest)
+    assert content(world, "qcow2") == world.content
+
+
+def test_an_image_that_is_larger_than_the_disk(world: World) -> None:
+    world.guest("qcow2", OFF)
+    with pytest.raises(errors.FlavorDiskSmallerThanImage):
+        make(world, 8 * MIB)
+    assert content(world, "qcow2") == world.content and not (world.folder / files.REPLACEMENT).exists()
+
+
+#: what the definition has in addition, or another program made -> the error
+REFUSED: dict[str, tuple[str, type[errors.BootflowError], str]] = {
+    "tpm": ("<tpm model='tpm-crb'/>", errors.NotSupportedYet, "an emulated TPM"),
+    "nvram": ("", errors.NotSupportedYet, "UEFI variables"),
+    "overlay": ("", errors.GuestDisksDiffer, "disk.other"),
+    "rescue": ("", errors.Conflict, "that of a rescue"),
+    "snapshots": ("", errors.GuestHasSnapshots, "snapshots"),
+    "checkpoints": ("", errors.GuestHasSnapshots, "checkpoints"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_an_image_does_not_have_is_refused(world: World, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    guest = world.guest("qcow2", RUNS)
+    more, error, words = REFUSED[what]
+    if what == "nvram":
+        (world.folder / "disk.nvram").write_bytes(b"x")
+    elif what in ("overlay", "rescue"):
+        guest.disk = Path(str(world.folder / ("disk.other" if what == "overlay" else "disk.rescue")))
+    elif what == "snapshots":
+        monkeypatch.setattr(Guest, "snapshotNum", lambda _self, _flags: 1)
+    elif what == "checkpoints":
+        monkeypatch.setattr(Guest, "listAllCheckpoints", lambda _self, _flags: [object()])
+    xml = guest.XMLDesc(0).replace("</devices>", more + "</devices>")
+    monkeypatch.setattr(guest, "XMLDesc", lambda _flags: xml)
+    with pytest.raises(error, match=words):
+        revert.check(guest, str(world.path), SPEC)
+    assert guest.calls == []
