@@ -97,6 +97,7 @@ class Relay(Server):
         self.begins = begins or BEGINS
         self._was_used = False  # a host has shown the token
         self.store, self.token, self.lock = store, token, lock
+        self._holds_lock = lock is not None
         self.desk = Desk(instances_path, image.id)
         self.code: list[int] = []  # open files of Python's modules, which are gone where this process needs them
         self.state = RECEIVES if lock else DONE
@@ -140,8 +141,7 @@ class Relay(Server):
             if isinstance(self.error, DiskFull):
                 os.ftruncate(self.store.fd, 0)  # guests need the room more than a later run needs what arrived
             self._tell()
-            if self.lock is not None:
-                self.lock.end()
+            self._release()
 
     def _do(self, work: t.Callable[[], None]) -> None:
         threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
@@ -156,7 +156,7 @@ class Relay(Server):
         if self.state == FAILED:
             return False
         if self.state == DONE:
-            heard = self.lock is None or not self.desk.exists()
+            heard = self.lock is None or not self.desk.is_of(self.token)
             if heard:
                 return now - self.used < (IDLE if self._was_used or self.lock is not None else self.begins)
             if now - max(self.used, self.moved) < UNHEARD:
@@ -224,8 +224,15 @@ class Relay(Server):
             "error": self.error.as_dict() if self.error else None,
         }
         with self._telling:
-            if now != self._last_status and self.lock is not None and self.desk.tell(now):
+            if now != self._last_status and self._holds_lock and self.desk.tell(now):
                 self._last_status = now
+
+    def _release(self) -> None:
+        """Release the lock of the image: a host whose file is removed gets the image again, although this process still gives what it has."""
+        with self._telling:
+            if self._holds_lock and self.lock is not None:
+                self._holds_lock = False
+                self.lock.end()
 
     def _is_adrift(self) -> bool:
         """Whether its run may be gone: another one may take over."""
@@ -556,6 +563,7 @@ class Relay(Server):
         self.moved = time.monotonic()
         self.state = DONE
         self._tell()
+        self._release()
 
     # --- it gives ---------------------------------------------------------------------------------------------------------
 

@@ -290,6 +290,26 @@ def test_two_runs_at_once_fetch_it_once(run: Run) -> None:
     assert waiting[0]["changed"] and cached_image(run.image, run.path("a")) is not None
 
 
+def test_an_image_that_was_removed_comes_again_while_the_former_process_still_gives_it(run: Run) -> None:
+    run.offer("a")
+    run.connect()
+    run.feed("a")
+    run.collect("a")
+    former, run.offers = run.offers["a"], {}
+    cached = cached_image(run.image, run.path("a"))
+    assert cached is not None
+    for name in (cached.path, run.path("a") + "/_base/image.json"):
+        os.unlink(name)
+    try:
+        run.offer("a")
+        assert run.offers["a"]["state"] == "lacks" and process_at(former["port"])
+        run.connect()
+        run.feed("a")
+        assert run.collect("a")["source"] == "the controller"
+    finally:
+        server.stop(server.Place("127.0.0.1", former["port"], former["fingerprint"]), STOP)
+
+
 def test_each_of_two_runs_is_told_how_it_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.offer("a")
     offers.connect(
