@@ -232,7 +232,8 @@ class Counting(LocalFlow):
         return self.host.sh(look % (path, counting_guest.FIRST, direct))
 
     def has_written(self, last: int) -> None:
-        assert ticks(self.written()) == list(range(1, last + 1))
+        """A guest says a number before it writes the number: a pause may come between."""
+        assert ticks(self.written()) in (list(range(1, last + 1)), list(range(1, last)))
         assert "verification failed" not in self.on_swap("read -P 0x5a 20M 1M", "-r", "-U")
 
     def wait_settled(self) -> None:
