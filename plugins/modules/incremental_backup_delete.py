@@ -49,7 +49,7 @@ options:
     type: str
   backup_keep:
     description:
-      - How many of the newest backups each selected instance keeps. Those that they need stay, too.
+      - How many of the newest backups each selected instance keeps. Their parents stay, too.
       - Read from the variable C(bootflow_backup_keep).
     type: int
   phase:

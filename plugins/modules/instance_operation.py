@@ -183,7 +183,8 @@ notes:
   - Runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host, and
     M(bootflow.compute.instance_build) for guests that are reset or rescued, M(bootflow.compute.domain_rescue) for guests that
     are rescued, with C(bootflow_images), M(bootflow.compute.domain_password) for passwords, M(bootflow.compute.instance_snapshot) for images, with
-    C(bootflow_image_stores), M(bootflow.compute.instance_backup) for incremental backups, M(bootflow.compute.domain_quiesce) where storage hosts make snapshots. A rebuild runs M(bootflow.compute.instance_disks),
+    C(bootflow_image_stores), M(bootflow.compute.instance_backup) for incremental backups,
+    M(bootflow.compute.domain_quiesce) where storage hosts make snapshots. A rebuild runs M(bootflow.compute.instance_disks),
     M(bootflow.compute.instance_cleanup) and then what a boot runs, with the variables C(bootflow_images), C(bootflow_pci_alias),
     C(bootflow_allow_zero_disk_flavor) and C(bootflow_instances). An unshelve runs what a boot runs, with the variables of the scheduler.
   - Each step leaves its results for the next ones in the folder of this ansible-playbook process. The hosts of the next play are the result that

@@ -83,7 +83,7 @@ def chain_of(backup: Backup, by_id: t.Mapping[str, Backup]) -> list[Backup] | No
 
 @dataclass(frozen=True)
 class Choice:
-    """What the next backup of an instance is, before its host is asked. ``chain``: of an increment, the full one first"""
+    """The choice of the next backup of an instance, before its host is asked. ``chain``: of an increment, the full one first"""
 
     chain: tuple[Backup, ...] = ()
     reason: str = ""  # why it is full; "": an increment, if its host can make one

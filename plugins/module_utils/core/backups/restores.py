@@ -18,7 +18,7 @@ from ..reading.fields import Fields, entries_of
 from ..reading.problems import Problems
 
 #: The property of an image that was made of a backup: the id of the backup.
-BACKUP_ID = "bootflow_backup_id"
+BACKUP_ID = "incremental_backup_id"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which backups of an instance are deleted: those beyond the number to keep, and never one that a kept one needs."""
+"""Which backups of an instance are deleted: beyond the number to keep, and never one that a remaining one needs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..errors import BackupInUse, BackupNotFound
 from .backup import COMPLETE, RUNNING, Backup
 
 
-def needed_by(kept: t.Iterable[Backup], by_id: t.Mapping[str, Backup]) -> set[str]:
+def needed_by(wanted: t.Iterable[Backup], by_id: t.Mapping[str, Backup]) -> set[str]:
     """Return the ids of these backups, and of all that they need."""
     needed: set[str] = set()
-    for backup in kept:
+    for backup in wanted:
         one: Backup | None = backup
         while one is not None and one.id not in needed:
             needed.add(one.id)

@@ -23,7 +23,7 @@ class BackupInUse(Conflict):
 
 
 class BackupRuns(Conflict):
-    """QEMU works for a backup of the guest, and what was requested cannot go on beside it."""
+    """QEMU works for a backup of the guest, and what was requested has to wait."""
 
     msg_fmt = "A backup of guest %(domain)s runs on host %(host)s"
     status = 409

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables of incremental backups, but for those of the operation that makes them."""
+"""Variables of incremental backups, without the ones of the operation that makes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BACKUP_DELETION = Table(
         Setting(
             "backup_keep",
             int,
-            help="Playbook `incremental_backup_delete`: how many of the newest backups each selected instance keeps. Those that they need stay, too.",
+            help="Playbook `incremental_backup_delete`: how many of the newest backups each selected instance keeps. Their parents stay, too.",
             least=0,
         ),
     )

@@ -25,7 +25,7 @@ def begin(
     project: str | None = None,
     keep: int | None = None,
 ) -> list[BackupRow]:
-    """Mark backups as deleting. Returns them, the newest of each instance first, with those that earlier runs did not remove.
+    """Mark backups as deleting. Returns them, the newest of each instance first, with what earlier runs did not remove.
 
     :arg ids: of backups. :arg names, uuids: of instances, also deleted ones. :arg keep: how many of the newest each instance keeps
     :raises InvalidInput: neither backups nor a number to keep are named, or no instance is.
@@ -51,7 +51,7 @@ def begin(
     if not of_instances:
         return []
     backups.select(tx, instance_uuids=of_instances, lock=True)
-    rows = backups.select(tx, instance_uuids=of_instances)  # with those that were made while this waited
+    rows = backups.select(tx, instance_uuids=of_instances)  # also ones that were made while this waited
     chosen: list[BackupRow] = []
     for uuid in sorted(of_instances):
         by_id = {r.id: r for r in rows if r.instance_uuid == uuid}

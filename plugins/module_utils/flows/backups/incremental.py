@@ -80,8 +80,8 @@ def _plan(tx: Transaction, row: Instance, rows: t.Sequence[BackupRow], asked_ful
     by_id = {r.id: r for r in rows}
     remnants = [r for r in rows if r.state in backup.REMOVABLE and r.host == host]
     last = newest_checkpointed(backups.to_backup(r) for r in rows)
-    kept = last.checkpoint if last is not None and last.host == host else ""
-    return Planned(tx.new_id(), choice, kept, [by_id[b.id] for b in choice.chain], remnants)
+    checkpoint = last.checkpoint if last is not None and last.host == host else ""
+    return Planned(tx.new_id(), choice, checkpoint, [by_id[b.id] for b in choice.chain], remnants)
 
 
 def _record(row: Instance, planned: Planned) -> dict[str, t.Any]:

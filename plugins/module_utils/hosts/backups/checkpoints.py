@@ -43,10 +43,10 @@ def delete(domain: t.Any, name: str) -> bool:
     return True
 
 
-def delete_others(domain: t.Any, kept: t.Collection[str]) -> None:
+def delete_others(domain: t.Any, wanted: t.Collection[str]) -> None:
     """Delete the checkpoints of backups of this collection but for these: of backups that failed, or that a later one has replaced."""
     for name in own_names(domain):
-        if name not in kept:
+        if name not in wanted:
             delete(domain, name)
 
 

@@ -133,8 +133,8 @@ def remove(folder: str, backup_ids: t.Iterable[str]) -> list[str]:
 
 def _entries(folder: str) -> list[dict[str, t.Any]]:
     manifest = read_json(os.path.join(folder, MANIFEST))
-    found = manifest.get("backups") if isinstance(manifest, dict) else None
-    return [one for one in found or () if isinstance(one, dict)]
+    entries = manifest.get("backups") if isinstance(manifest, dict) else None
+    return [one for one in entries or () if isinstance(one, dict)]
 
 
 def _write(folder: str, instance: t.Mapping[str, t.Any], backups: t.Sequence[t.Mapping[str, t.Any]]) -> None:

@@ -16,7 +16,7 @@ import typing as t
 from ..os import command
 from ..snapshots.guard import TRIES
 
-#: Arguments: URI of libvirt, UUID of the domain, name of the checkpoint or "", path of the file, how often file systems are let go on.
+#: Arguments: URI of libvirt, UUID of the domain, name of the checkpoint or "", path of the file, how often file systems are thawed.
 PROGRAM = """
 import os, sys, time
 uri, uuid, name, path, tries = sys.argv[1:6]

@@ -25,9 +25,9 @@ def remove(
     :arg place: the folder of the file; "": that of the instance in ``directory``. :arg connection: None: libvirt does not answer
     """
     own = place or folder_of(directory, uuid)
-    there = folder.exists(own, file_name(checked_id(backup_id, "backup id")))
+    is_stored = folder.exists(own, file_name(checked_id(backup_id, "backup id")))
     if check_mode:
-        return {"changed": there}
+        return {"changed": is_stored}
     progress.mark_changed()
     deleted = False
     if connection is not None:
@@ -37,4 +37,4 @@ def remove(
         except BootflowError:
             pass
     folder.remove(own, [backup_id])
-    return {"changed": there or deleted}
+    return {"changed": is_stored or deleted}

@@ -204,7 +204,7 @@ def test_an_image_of_a_backup_is_one_of_the_instance(world: World, web: str) -> 
     assert list(failures) == [older.image.id]
     images = {r.name: r for r in world.rows(image_tables.images) if r.deleted == ""}
     assert list(images) == ["back"] and images["back"].status == "active" and images["back"].instance_uuid == web
-    assert images["back"].properties["bootflow_backup_id"] == second
+    assert images["back"].properties["incremental_backup_id"] == second
     with world.ledger.write() as tx:
         again = restore.begin(tx.for_run(world.context("r")), entries[:1], None, ())
     assert again.made == [] and [r.image.name for r in again.unchanged] == ["back"]
