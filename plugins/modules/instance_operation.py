@@ -29,12 +29,12 @@ attributes:
   check_mode: {support: full, details: The hosts are asked what would change there. Neither ledger nor hosts are written.}
   diff_mode: {support: full}
   idempotent: {support: partial, details: "An instance that is as requested is left alone. C(reboot), C(rebuild), C(revert), C(set_admin_password),
-    C(trigger_crash_dump) and C(create_backup) are done each time."}
+    C(trigger_crash_dump), C(create_backup) and C(incremental_backup) are done each time."}
 options:
   operation:
     description:
       - C(stop), C(start), C(reboot), C(rebuild), C(revert), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue),
-        C(set_admin_password), C(trigger_crash_dump), C(snapshot), C(create_backup), C(shelve), C(shelve_offload) or C(unshelve).
+        C(set_admin_password), C(trigger_crash_dump), C(snapshot), C(create_backup), C(incremental_backup), C(shelve), C(shelve_offload) or C(unshelve).
       - Read from the variable C(bootflow_operation).
     type: str
     required: true
@@ -130,6 +130,16 @@ options:
       - Of C(create_backup), how many backups of this type each instance keeps. The oldest ones beyond that are deleted, with V(0) the new one, too.
       - Read from the variable C(bootflow_backup_rotation).
     type: int
+  backup_full:
+    description:
+      - Of C(incremental_backup), make full backups also where increments are possible.
+      - Read from the variable C(bootflow_backup_full), else V(false).
+    type: bool
+  backup_chain_length:
+    description:
+      - Of C(incremental_backup), how many backups may need each other. The one after them is full.
+      - Read from the variable C(bootflow_backup_chain_length), else V(30).
+    type: int
   shelved_offload_time:
     description:
       - Of C(shelve) and of C(shelve_offload) without a selection, how many seconds a shelved instance stays on its host. With V(0) it leaves the host at
@@ -173,7 +183,8 @@ notes:
   - Runs on the controller, inside the ansible-playbook process. With O(phase=work) it runs M(bootflow.compute.domain_power) on the host, and
     M(bootflow.compute.instance_build) for guests that are reset or rescued, M(bootflow.compute.domain_rescue) for guests that
     are rescued, with C(bootflow_images), M(bootflow.compute.domain_password) for passwords, M(bootflow.compute.instance_snapshot) for images, with
-    C(bootflow_image_stores), M(bootflow.compute.domain_quiesce) where storage hosts make snapshots. A rebuild runs M(bootflow.compute.instance_disks),
+    C(bootflow_image_stores), M(bootflow.compute.instance_backup) for incremental backups,
+    M(bootflow.compute.domain_quiesce) where storage hosts make snapshots. A rebuild runs M(bootflow.compute.instance_disks),
     M(bootflow.compute.instance_cleanup) and then what a boot runs, with the variables C(bootflow_images), C(bootflow_pci_alias),
     C(bootflow_allow_zero_disk_flavor) and C(bootflow_instances). An unshelve runs what a boot runs, with the variables of the scheduler.
   - Each step leaves its results for the next ones in the folder of this ansible-playbook process. The hosts of the next play are the result that
@@ -286,6 +297,10 @@ instances:
       description: The image of a snapshot, backup, shelve or revert, with C(id) and C(name).
       type: dict
       returned: for a snapshot, backup or revert, and for a shelve unless the root is a volume
+    backup:
+      description: The incremental backup, with C(id), C(state), C(kind) (full, incremental), C(parent_id), C(reason) (why it is full) and C(size).
+      type: dict
+      returned: for an incremental backup
     deleted_images:
       description: The backups beyond the rotation that were, or in check mode would be, deleted, with C(id) and C(name), the oldest first.
       type: list

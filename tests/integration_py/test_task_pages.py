@@ -44,6 +44,7 @@ ELSEWHERE = {
     "recovery": "as operations: test_evacuate.py, test_crash.py; service-a-host types an evacuation",
     "images": "it needs stores of images: tests/simulated_py/test_images.py, tests/unit/plugins/plugin_utils/images",
     "snapshots": "as operations, and it needs a store of images: test_snapshots.py, test_revert.py, test_stores_of_hosts.py",
+    "incremental-backups": "as snapshots: test_incremental_backups.py",
     "shelve": "as snapshots: test_shelve.py",
     "volumes": "it needs a storage host: tests/storage_py/test_volume_playbooks.py",
     "volumes-by-hand": "it needs a storage host: tests/storage_py/test_volumes_by_hand.py",

@@ -546,6 +546,71 @@ class HostModel:
 
         return self._batch("instance_snapshot", {i["uuid"]: i for i in arguments["instances"]}, take)
 
+    def instance_backup(self, arguments: Arguments) -> Result:
+        """Backups of instances: the bytes of each follow from its id. A host without the files of a chain makes a full one."""
+
+        def take(wanted: Arguments) -> Result:
+            domain = self._domain(wanted["uuid"], "The domain is gone from the host.")
+            folder = "%s/%s" % (arguments["directory"], wanted["uuid"])
+            files = self.files.setdefault(folder, {})
+            removed = [i for i in wanted["removed"] if files.pop(i + ".qcow2", "") or True]
+            live = domain["power_state"] != SHUTDOWN
+            reason = wanted["reason"] if live else "the guest does not run"
+            if not reason and any(one["file"] not in files for one in wanted["chain"]):
+                reason = "the last backup is not usable: its file is missing"
+            content = disk_content(wanted["backup_id"])
+            file = wanted["backup_id"] + ".qcow2"
+            files[file] = hashlib.sha256(content).hexdigest()
+            return {
+                "changed": True,
+                "power_state": domain["power_state"],
+                "kind": "full" if reason else "incremental",
+                "parent_id": None if reason else wanted["chain"][-1]["id"],
+                "reason": reason,
+                "live": live,
+                "quiesced": False,
+                "folder": folder,
+                "file": file,
+                "size": len(content),
+                "virtual_size": GIB,
+                "checksum": files[file],
+                "checkpoint": "bootflow-" + wanted["backup_id"] if live else "",
+                "checkpoint_xml": "<domaincheckpoint/>" if live else "",
+                "removed": removed,
+                "seconds": 0.0,
+            }
+
+        return self._batch("instance_backup", {i["uuid"]: i for i in arguments["instances"]}, take)
+
+    def instance_backup_removal(self, arguments: Arguments) -> Result:
+        def remove(wanted: Arguments) -> Result:
+            folder = wanted["folder"] or "%s/%s" % (arguments["directory"], wanted["uuid"])
+            return {"changed": self.files.setdefault(folder, {}).pop(wanted["id"] + ".qcow2", None) is not None}
+
+        return self._batch("instance_backup_removal", {b["id"]: b for b in arguments["backups"]}, remove)
+
+    def instance_backup_image(self, arguments: Arguments) -> Result:
+        """Images of backups, as of instances."""
+        folder = arguments.get("path") or "%s/_snapshots" % arguments["instances_path"]
+
+        def take(wanted: Arguments) -> Result:
+            for one in wanted["chain"]:
+                if self.files.get(one["folder"], {}).get(one["file"]) != one["checksum"]:
+                    raise errors.BackupDamaged(backup_id=one["id"], reason="its file is missing")
+            content = disk_content(wanted["image_id"])
+            checksum = hashlib.sha256(content).hexdigest()
+            self.files.setdefault(folder, {})[wanted["image_id"]] = checksum
+            return {
+                "changed": True,
+                "disk_format": "qcow2",
+                "size": len(content),
+                "checksum": checksum,
+                "path": "%s/%s" % (folder, wanted["image_id"]),
+                "seconds": 0.0,
+            }
+
+        return self._batch("instance_backup_image", {b["key"]: b for b in arguments["backups"]}, take)
+
     def domain_quiesce(self, arguments: Arguments) -> Result:
         def quiesce(wanted: Arguments) -> Result:
             domain = self._domain(wanted["uuid"], "The domain is gone from the host.")
@@ -663,6 +728,9 @@ MODULES: dict[str, t.Callable[[HostModel, Arguments], Result]] = {
         "domain_quiesce",
         "image_file",
         "image_relay",
+        "instance_backup",
+        "instance_backup_image",
+        "instance_backup_removal",
         "instance_build",
         "instance_cleanup",
         "instance_disks",

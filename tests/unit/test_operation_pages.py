@@ -21,6 +21,7 @@ PAGES = (
     "power",
     "rescue-and-rebuild",
     "snapshots",
+    "incremental-backups",
     "shelve",
     "resize-and-migrate",
     "live-migration",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Purging old rows: deleted instances, volumes and snapshots with all their history, deleted images, old runs, old notifications.
+"""Purging old rows: deleted instances, volumes and snapshots with all their history, deleted images and backups, old runs, old notifications.
 
 Live instances, volumes and images are kept, and so are deleted ones that a host still has to clean up. Tables that refer to an
 instance are found in the schema, so that tables of later revisions are included.
@@ -16,6 +16,7 @@ from .compute.instances import LIVE
 from .database import Ledger
 from .db.sqlalchemy_import import sa
 from .db.transaction import Transaction
+from .schema.backup_tables import instance_backups
 from .schema.image_tables import image_places, images
 from .schema.tables import instances, metadata, migrations, notifications, request_specs, reservations, runs
 from .schema.volume_tables import (
@@ -36,8 +37,8 @@ ROWS = 2000  # rows of other tables in one transaction
 
 # Rows of resources on a host or network: an instance with one is not purged
 HOLDING = ("claims", "device_claims", "ports", "cleanups")
-# A volume or image belongs to its project, not to the instance it was made for, or made of
-NOT_ITS = ("volumes", "images")
+# A volume, image or backup belongs to its project, not to the instance it was made for, or made of
+NOT_ITS = ("volumes", "images", "instance_backups")
 # Rows of a volume, in the order of their removal: those first that no others refer to
 OF_VOLUMES = (volume_attachments, volume_snapshots, volume_events, volume_faults, volume_notifications)
 
@@ -88,6 +89,7 @@ def plan(tx: Transaction, before: float) -> dict[str, int]:
             wanted = sa.or_(wanted, key.in_(snapshots))
         counts[table.name] = _count(tx, table, wanted)
     counts["images"] = _count(tx, images, *_old_images(before))
+    counts["instance_backups"] = _count(tx, instance_backups, *_old_backups(before))
     counts["runs"] = _count(tx, runs, *_old_runs(before))
     return {name: count for name, count in counts.items() if count}
 
@@ -106,6 +108,7 @@ def purge(ledger: Ledger, before: float, batch: int = BATCH) -> dict[str, int]:
         (_volumes, batch),
         (_snapshots, batch),
         (_images, ROWS),
+        (_backups, ROWS),
         (_runs, ROWS),
     ]
     for step, size in steps:
@@ -145,7 +148,7 @@ def _old_runs(before: float) -> list[Condition]:
         runs.c.lease_until < before,
         *(
             ~_refers(table, table.c.run_id == runs.c.id, table.c.deleted == LIVE)
-            for table in (instances, volumes, volume_snapshots, volume_attachments, images)
+            for table in (instances, volumes, volume_snapshots, volume_attachments, images, instance_backups)
         ),
     ]
 
@@ -169,6 +172,12 @@ def _old_images(before: float) -> list[Condition]:
     """Deleted images of which no store has a file."""
     c = images.c
     return [c.deleted != LIVE, c.deleted_at < before, ~_refers(image_places, image_places.c.image_id == c.id)]
+
+
+def _old_backups(before: float) -> list[Condition]:
+    """Deleted backups: no host has anything of them."""
+    c = instance_backups.c
+    return [c.deleted != LIVE, c.deleted_at < before]
 
 
 def _of_spec() -> list[Condition]:
@@ -252,6 +261,11 @@ def _snapshots(tx: Transaction, before: float, size: int) -> dict[str, int]:
 
 def _images(tx: Transaction, before: float, size: int) -> dict[str, int]:
     return _by_key(tx, images, images.c.id, sa.select(images.c.id).where(*_old_images(before)), size)
+
+
+def _backups(tx: Transaction, before: float, size: int) -> dict[str, int]:
+    key = instance_backups.c.id
+    return _by_key(tx, instance_backups, key, sa.select(key).where(*_old_backups(before)), size)
 
 
 def _runs(tx: Transaction, before: float, size: int) -> dict[str, int]:

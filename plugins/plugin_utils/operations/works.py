@@ -65,6 +65,12 @@ def _create_backup(action: LedgerAction) -> Work:
     return CreateBackup(action)
 
 
+def _incremental_backup(action: LedgerAction) -> Work:
+    from .incremental_backup import IncrementalBackup
+
+    return IncrementalBackup(action)
+
+
 def _shelve(action: LedgerAction) -> Work:
     from .shelve import Shelve
 
@@ -96,6 +102,7 @@ WORKS: t.Mapping[str, t.Callable[[LedgerAction], Work]] = {
     "set_admin_password": _set_admin_password,
     "snapshot": _snapshot,
     "create_backup": _create_backup,
+    "incremental_backup": _incremental_backup,
     "shelve": _shelve,
     "shelve_offload": _shelve_offload,
     "unshelve": _unshelve,

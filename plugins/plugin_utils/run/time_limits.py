@@ -105,6 +105,8 @@ _KINDS = {
     "domain_info": "report_timeout",
     "storage_backend_info": "report_timeout",
     "image_file": "copy_timeout",
+    "instance_backup": "copy_timeout",
+    "instance_backup_image": "copy_timeout",
     "instance_disks": "copy_timeout",
     "instance_disks_fetch": "copy_timeout",
     "instance_disks_offer": "copy_timeout",

@@ -11,7 +11,7 @@ import typing as t
 
 from ..errors import InvalidAnswer
 from ..legible import legible
-from . import compute, disks, guests, images, outcomes, storage, volumes
+from . import backups, compute, disks, guests, images, outcomes, storage, volumes
 from .shapes import Fields, Misshapen, Shape, flag, items, maybe, message, name, prose, record, shapes_of, whole
 
 # Module, with a dot and its step where it has several -> what its answer has, and what it may have.
@@ -22,6 +22,7 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
     **storage.ANSWERS,
     **volumes.ANSWERS,
     **images.ANSWERS,
+    **backups.ANSWERS,
 }
 _WARNINGS: dict[str, Shape] = {"warnings": maybe(items(message))}
 

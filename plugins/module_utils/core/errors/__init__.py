@@ -14,6 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from ..legible import legible
+from .backups import *
 from .base import *
 from .base import BootflowError
 from .block_devices import *

@@ -229,6 +229,8 @@ ACTIONS: dict[str, Action] = {
     "snapshot_volume_backed": Action(_in(ACTIVE, STOPPED, SUSPENDED), during=IMAGE_SNAPSHOT_PENDING, locks=False),
     # Nova's goes on to the task_states of a snapshot. One of its own says which of the two a dead run was in.
     "create_backup": Action(_USED, during=IMAGE_BACKUP, locks=False, journalled="createBackup", makes_image=True),
+    # Nova has none. Its task_state is one that Nova's snapshot passes: a snapshot has it never while its host works.
+    "incremental_backup": Action(_USED, during=IMAGE_SNAPSHOT, locks=False, journalled="incrementalBackup"),
     # active, or stopped if it was
     "rebuild": Action(
         _in(ACTIVE, STOPPED, ERROR),

@@ -267,6 +267,13 @@ COMPUTE = Table(
             "Images of snapshots with the format qcow2 are compressed: they are smaller, and take longer, as Nova's setting.",
         ),
         Setting(
+            "backup_directory",
+            ABSOLUTE,
+            "/var/lib/bootflow/backups",
+            "Directory of this host for the files of the playbook `incremental_backup`; see [incremental-backups.md](incremental-backups.md)."
+            " It is made if it is missing. It and the folders above belong to root; no other user may write to them.",
+        ),
+        Setting(
             "disk_medium",
             str,
             "",

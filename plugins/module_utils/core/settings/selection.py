@@ -180,6 +180,19 @@ OPERATION = Table(
             least=0,
         ),
         Setting(
+            "backup_full",
+            bool,
+            False,
+            "Playbook `incremental_backup`: make a full backup also where an increment is possible.",
+        ),
+        Setting(
+            "backup_chain_length",
+            int,
+            30,
+            "Playbook `incremental_backup`: how many backups may need each other. The one after them is full.",
+            least=1,
+        ),
+        Setting(
             "shelved_offload_time",
             int,
             0,

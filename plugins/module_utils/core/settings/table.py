@@ -11,6 +11,7 @@ import typing as t
 from ..reading.nearest import nearest
 from ..reading.setting import PREFIX, Setting
 from .apply import APPLY, FOLLOW
+from .backups import BACKUP_DELETION, BACKUP_RESTORE, BACKUP_SELECTION
 from .hosts import HOST
 from .images import IMAGE_DELETION, IMAGE_EXPORT, IMAGE_SELECTION, IMAGE_STORES, IMAGE_WORK
 from .live import LIVE, LIVE_TARGET
@@ -70,6 +71,11 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
         "Images of the ledger",
         "See [images.md](images.md).",
         (*IMAGE_STORES, *IMAGE_WORK, *IMAGE_SELECTION, *IMAGE_DELETION, *IMAGE_EXPORT),
+    ),
+    (
+        "Incremental backups",
+        "See [incremental-backups.md](incremental-backups.md).",
+        (*BACKUP_SELECTION, *BACKUP_DELETION, *BACKUP_RESTORE),
     ),
     (
         "Volumes",

@@ -55,6 +55,7 @@ OPERATIONS: dict[str, Operation] = {
         Operation("set_admin_password", work="set_admin_password"),
         Operation("snapshot", "snapshot", work="snapshot"),
         Operation("create_backup", "snapshot", work="create_backup"),
+        Operation("incremental_backup", work="incremental_backup"),
         # A guest that was shelved before its host lost power is off as well.
         Operation(
             "shelve", "shelve", work="shelve", forced=CUT_OFF, details=_shutdown, beyond=frozenset((SHELVED_OFFLOADED,))

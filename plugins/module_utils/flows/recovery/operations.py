@@ -28,6 +28,7 @@ _NEXT = {states.ERROR: "run the same command again", states.RESCUED: "unrescue i
 #: What the remedy says of an operation that leaves the vm_state, and may have been done.
 _SAME = {"revert": "Its root disk is what it was before, or that of the snapshot; run the same command again."}
 _REBUILD = OPERATIONS["rebuild"]
+_BACKUP = OPERATIONS["incremental_backup"]
 _RESCUE = OPERATIONS["rescue"]
 _OFFLOAD, _UNSHELVE = OPERATIONS["shelve_offload"], OPERATIONS["unshelve"]
 # What a rescue begins in.
@@ -71,6 +72,10 @@ def settle_operations(
         from ..images import dead_images  # few runs die while they make images
 
         dead_images.end_dead(tx)
+    if any(dead_operation is _BACKUP for dead_operation in dead_operations):
+        from ..backups import incremental  # few runs die while they make backups
+
+        incremental.end_dead(tx)
     rebuilt = [row.uuid for row in rows if row.task_state == _REBUILD.during]
     if rebuilt:
         from ..volumes import reimage  # few runs die in a rebuild

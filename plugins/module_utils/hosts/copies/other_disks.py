@@ -15,6 +15,7 @@ import copy
 import os
 import typing as t
 
+from ...core.backups.backup import is_own
 from ...core.disks.local import local_disks
 from ...core.disks.rescue import is_rescue
 from ...core.disks.stores.registry import type_of_record
@@ -97,14 +98,16 @@ def refuse_to_leave(domain: t.Any, folder: str, volumes: Volumes) -> None:
 
     :arg folder: of the instance. :arg volumes: that the ledger has for it
     :raises GuestDisksDiffer: it writes to a disk that is not the instance's, or to another one than its volume.
-    :raises GuestHasSnapshots: libvirt has snapshots or checkpoints of it, which are tied to this host.
+    :raises GuestHasSnapshots: libvirt has snapshots, or checkpoints of other programs, which are tied to this host.
     """
     uuid = os.path.basename(folder)
     with libvirt_errors():
         name = domain.name()
     refuse_other_disks(uuid, name, other_disks(definitions_of(domain), folder, volumes))
     with libvirt_errors():
-        snapshots, checkpoints = domain.snapshotNum(0), len(domain.listAllCheckpoints(0))
+        snapshots = domain.snapshotNum(0)
+        # Without a checkpoint of this collection the next backup is full, or makes it known again.
+        checkpoints = [c for c in domain.listAllCheckpoints(0) if not is_own(c.getName())]
     if snapshots or checkpoints:
         what = "snapshots" if snapshots else "checkpoints"
         raise GuestHasSnapshots(instance_uuid=uuid, host=os.uname().nodename, domain=name, what=what)

@@ -20,6 +20,7 @@ from ...core.guest.domain.element import parse
 from ..os.batch import progress
 from ..os.paths import checked_uuid
 from ..os.volume_sources import VolumeSources, is_written, known_as, path_of
+from .backup_job import refuse_running_backup
 from .connection import libvirt, libvirt_errors
 from .hot_plug import (
     ATTACHED,
@@ -160,6 +161,7 @@ def _resize(domain: t.Any, desired: DomainDisk, check_mode: bool) -> dict[str, t
         if not check_mode:
             # Also if QEMU already knows the size of the host's device, because this notifies the guest.
             if desired.size != before:
+                refuse_running_backup(domain)
                 progress.mark_changed()
             domain.blockResize(_target(disk), desired.size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
     result = desired.result(desired.size != before, disk, disk, [LIVE])

@@ -26,6 +26,7 @@ from ..os.batch import progress
 from ..os.locks import guest_lock, take_back
 from ..os.paths import checked_uuid
 from . import pci_devices
+from .backup_job import refuse_running_backup
 from .connection import libvirt, libvirt_errors, tolerating
 from .running import (
     OFF,
@@ -221,6 +222,7 @@ def _save(_connection: t.Any, domain: t.Any, spec: PowerSpec, check_mode: bool) 
     changed = not (saved and power_state(domain) in OFF)
     if changed:
         _state_of_living(domain, "suspended")
+        refuse_running_backup(domain)
     if changed and not check_mode:
         progress.mark_changed()
         pci_devices.detach(domain, spec.wait_timeout)

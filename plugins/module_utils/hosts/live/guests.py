@@ -18,6 +18,7 @@ from ...core.instances.moves import ENDED_HERE
 from ...core.instances.power_states import POWER_PAUSED, RUNNING
 from ..copies.other_disks import recorded_paths, refuse_to_leave
 from ..copies.sender import CONFIG_DRIVE
+from ..libvirt.backup_job import refuse_running_backup
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.running import find_domain, power_state
 from ..os.paths import instance_dir
@@ -70,12 +71,13 @@ def describe(
 
     :arg has: id of each of its volumes -> where this host has it
     :raises MigrationPreCheckError: the guest has a disk that cannot be copied while it runs, or is off.
-    :raises GuestDisksDiffer, GuestHasSnapshots: it has what would stay behind.
+    :raises GuestDisksDiffer, GuestHasSnapshots: it has what would stay behind. :raises BackupRuns: a backup of it runs.
     :raises InstanceNotFound: the host has no such domain. :raises LibvirtError: libvirt fails. :raises InvalidInput: see channels.sockets_of().
     """
     domain = leaving(connection, uuid)
     folder = instance_dir(instances_path, uuid)
     refuse_to_leave(domain, folder, has or {})
+    refuse_running_backup(domain)
     with libvirt_errors():
         xml = parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE))
         cpu = xml.find("cpu")

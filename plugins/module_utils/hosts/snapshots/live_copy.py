@@ -24,6 +24,7 @@ from ...core.errors import BootflowError, DiskFull, InstanceQuiesceNotSupported,
 from ...core.guest.domain.element import parse
 from ...core.images.quiesce import NO, REQUIRE
 from ..images.images import QEMU_IMG_PACKAGE
+from ..libvirt.backup_job import refuse_running_backup
 from ..libvirt.connection import is_code, libvirt, libvirt_errors
 from ..libvirt.password import ANSWER, limited
 from ..libvirt.running import refuse_gone
@@ -43,7 +44,9 @@ def copy_disk(domain: t.Any, uri: str, uuid: str, target: str, path: str, disk_f
     :arg target: of the disk in the domain, as ``vda``. :arg disk_format: of the file. :arg quiesce: of core.images.quiesce
     :raises LibvirtError, HypervisorUnavailable: libvirt or QEMU refuses, or another job works on the disk. :raises DiskFull: no room for the file.
     :raises InstanceQuiesceNotSupported: the file systems were to stand still, and do not. :raises RemoteError: the run is gone that asked for this.
+    :raises BackupRuns: a backup of the guest runs.
     """
+    refuse_running_backup(domain)
     end_left_over(domain, target, os.path.dirname(path))
     with libvirt_errors():
         size = int(domain.blockInfo(target, 0)[0])
@@ -54,7 +57,7 @@ def copy_disk(domain: t.Any, uri: str, uuid: str, target: str, path: str, disk_f
             domain.blockCopy(target, _destination(path, disk_format), {}, flags)
         try:
             _wait_until_ready(domain, uuid, target, path)
-            with _still(domain, uuid, quiesce) as still:
+            with standing_still(domain, uuid, quiesce) as still:
                 with libvirt_errors():
                     domain.blockJobAbort(target, 0)
         except BaseException:
@@ -138,7 +141,7 @@ def _refuse_ended(name: str, path: str) -> t.NoReturn:
 
 
 @contextlib.contextmanager
-def _still(domain: t.Any, uuid: str, quiesce: str) -> t.Iterator[bool]:
+def standing_still(domain: t.Any, uuid: str, quiesce: str) -> t.Iterator[bool]:
     """Have the guest's file systems stand still in the block, as far as ``quiesce`` wants it. Yields whether they do.
 
     :raises InstanceQuiesceNotSupported: they were to stand still. :raises LibvirtError: they still do after the block, or may

@@ -39,7 +39,7 @@ def publish(made: str, folder: str, image_id: str, disk_format: str, mode: int) 
         size = os.path.getsize(made)
         check_bytes(made, disk_format, image_id)
         if os.stat(made).st_dev == os.stat(folder).st_dev:
-            checksum = _hash(made)
+            checksum = sha256_of(made)
             if made != part:
                 os.rename(made, part)
         else:
@@ -57,7 +57,8 @@ def publish(made: str, folder: str, image_id: str, disk_format: str, mode: int) 
     return {"size": size, "checksum": checksum}
 
 
-def _hash(path: str) -> str:
+def sha256_of(path: str) -> str:
+    """Return the sha256 of a file."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for chunk in iter(lambda: file.read(CHUNK), b""):

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from ...core.instances import moves, states
 from ..db.sqlalchemy_import import sa
-from . import image_tables, volume_tables
+from . import backup_tables, image_tables, volume_tables
 from .base import one_of, partial_index
 
-# Of all tables, including tables of volumes and images
-metadata = next(table.metadata for table in (volume_tables.volumes, image_tables.images))
+# Of all tables, including tables of volumes, images and backups
+metadata = next(t.metadata for t in (volume_tables.volumes, image_tables.images, backup_tables.instance_backups))
 
 # Instances that currently load their host's disks. source: Nova's stats.io_workload
 IO_TASKS = (

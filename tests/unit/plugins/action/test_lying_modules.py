@@ -100,6 +100,32 @@ ANSWERS: dict[str, dict[str, t.Any]] = {
             "domains": {"outcomes": {UUID: {**GOOD, "power_state": 1, "name": "d"}}, "seconds": 0.3},
         }
     },
+    "instance_backup": {
+        "outcomes": {
+            UUID: {
+                **GOOD,
+                "power_state": 1,
+                "kind": "incremental",
+                "parent_id": UUID,
+                "reason": "",
+                "live": True,
+                "quiesced": False,
+                "folder": "/x",
+                "file": "f",
+                "size": 5,
+                "virtual_size": 9,
+                "checksum": "a" * 64,
+                "checkpoint": "c",
+                "checkpoint_xml": "<x/>",
+                "removed": [UUID],
+            },
+            "b": BAD,
+        }
+    },
+    "instance_backup_image": {
+        "outcomes": {UUID: {**GOOD, "disk_format": "qcow2", "size": 5, "checksum": "a" * 64, "path": "/x"}, "b": BAD}
+    },
+    "instance_backup_removal": {"outcomes": {UUID: GOOD, "b": BAD}},
     "instance_cleanup": {"outcomes": {UUID: GOOD, "b": BAD}},
     "instance_snapshot": {
         "outcomes": {

@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.backups import backups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     claims,
     cleanups,
@@ -23,7 +24,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.sqlalchemy_import import sa
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.images import images
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import image_tables, tables, volume_tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import (
+    backup_tables,
+    image_tables,
+    tables,
+    volume_tables,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import (
     attachments,
     backends,
@@ -49,6 +55,7 @@ WHOLE = [
     (backends.BackendRow, volume_tables.storage_backends),
     (pending_cleanups.PendingCleanupRow, volume_tables.volume_cleanups),
     (volume_history.VolumeEvent, volume_tables.volume_events),
+    (backups.BackupRow, backup_tables.instance_backups),
     (images.ImageRow, image_tables.images),
     (images.PlaceRow, image_tables.image_places),
 ]

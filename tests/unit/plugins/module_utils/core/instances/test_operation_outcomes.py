@@ -49,6 +49,7 @@ VM_STATES = {
     "trigger_crash_dump": ("active", "active active active active active active"),
     "snapshot": ("paused", "paused paused paused paused paused paused"),
     "create_backup": ("active", "active active active active active active"),
+    "incremental_backup": ("active", "active active active active active active"),
     "shelve": ("active", "shelved active active active active active"),
     "shelve_offload": ("shelved", "shelved_offloaded shelved shelved shelved shelved shelved"),
     "unshelve": ("shelved", "active shelved shelved shelved shelved shelved"),

@@ -49,6 +49,7 @@ TABLE = {
     "snapshot": (RESOURCES, "none", "image_snapshot_pending", None),
     "snapshot_volume_backed": ("active stopped suspended", "none", "image_snapshot_pending", None),
     "create_backup": (RESOURCES, "none", "image_backup", None),
+    "incremental_backup": (RESOURCES, "none", "image_snapshot", None),
     "rebuild": ("active stopped error", "none", "rebuilding", None),
     "revert": ("active stopped error", "none", "rebuild_block_device_mapping", None),
     "evacuate": ("active stopped error", ON_ONE_HOST, "rebuilding", None),
@@ -138,7 +139,14 @@ def test_soft_delete_needs_a_launch():
 def test_the_lock(action):
     vm, task = TABLE[action][:2]
     args = (action, "active" if vm == "any" else vm.split()[0], "migrating" if task == "migrating" else None)
-    if action in ("snapshot", "snapshot_volume_backed", "create_backup", "evacuate", "reset_state"):
+    if action in (
+        "snapshot",
+        "snapshot_volume_backed",
+        "create_backup",
+        "incremental_backup",
+        "evacuate",
+        "reset_state",
+    ):
         states.check_action(*args, locked=True)
     else:
         with pytest.raises(InstanceIsLocked):

@@ -75,7 +75,7 @@ COURSES = [
     course("set_admin_password", "active", "active", (RUNNING, "active")),
     *(
         course(name, before, before, (now, before))
-        for name in ("snapshot", "create_backup")
+        for name in ("snapshot", "create_backup", "incremental_backup")
         for before, now in (("active", RUNNING), ("paused", PAUSED), ("suspended", OFF), ("stopped", OFF))
     ),
     *(

@@ -16,6 +16,7 @@ import types
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
+    BackupRuns,
     InstanceNotFound,
     InvalidInput,
     LibvirtError,
@@ -25,14 +26,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     WaitTimeout,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import (
+    backup_job,
     domain_batch,
     domains,
     pci_devices,
     power,
     running,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domains import DomainSpec, ensure_domain
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.power import PowerSpec, ensure_power
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import ownership
@@ -97,6 +99,11 @@ class Domain:
 
     def isPersistent(self):
         return 1
+
+    def jobStats(self, _flags=0):  # noqa: N802
+        return self.job
+
+    job = {"type": 0}  # noqa: RUF012
 
     def name(self):
         return "web-1"
@@ -352,6 +359,20 @@ def test_pause_and_suspend(world, state, there, calls, power):
     assert world.to(state) == (bool(calls), power, False)
     assert guest.calls == calls
     assert world.to(state)[0] is False and guest.calls == calls, "nothing twice"
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_guest_whose_backup_runs_is_not_suspended(world, check_mode, monkeypatch):
+    """libvirt would wait for half a minute, and name the monitor."""
+    guest = world.guest(state=RUNNING)
+    monkeypatch.setattr(backup_job, "libvirt", power.libvirt)
+    monkeypatch.setattr(power.libvirt, "VIR_DOMAIN_JOB_OPERATION_BACKUP", 9, raising=False)
+    guest.job = {"type": 2, "operation": 9}
+    with pytest.raises(BackupRuns) as refused:
+        world.to("suspended", check_mode=check_mode)
+    assert refused.value.retryable and guest.calls == []
+    guest.job = {"type": 2, "operation": 5}
+    assert world.to("suspended", check_mode=check_mode)[0]
 
 
 @pytest.mark.parametrize("check_mode", [False, True])

@@ -492,6 +492,9 @@ class Domain:
     def isActive(self) -> int:  # noqa: N802
         return 1
 
+    def jobStats(self, _flags: int = 0) -> dict[str, int]:  # noqa: N802
+        return {"type": 0}
+
     def snapshotNum(self, _flags: int) -> int:  # noqa: N802
         return 0
 

@@ -105,6 +105,9 @@ class Guest:
     def blockInfo(self, _target: str, _flags: int) -> list[int]:
         return [4 * MIB, 0, 0]
 
+    def jobStats(self, _flags: int = 0) -> dict[str, int]:
+        return {"type": 0}
+
     def blockJobInfo(self, _target: str, _flags: int) -> dict[str, int]:
         if self.mirror is None or self.vanishes:
             return {}

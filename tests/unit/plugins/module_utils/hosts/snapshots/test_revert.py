@@ -38,6 +38,13 @@ def _no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Guest, "listAllCheckpoints", lambda _self, _flags: [], raising=False)
 
 
+class Checkpoint:
+    """A checkpoint of another program."""
+
+    def getName(self) -> str:  # noqa: N802
+        return "nightly"
+
+
 def image(world: World, size: int = 2 * MIB) -> dict[str, BaseImage]:
     path = world.base.parent / "snap-fedcba9876543210.raw"
     path.write_bytes(NEW + bytes(size - len(NEW)))
@@ -144,7 +151,7 @@ def test_what_an_image_does_not_have_is_refused(world: World, monkeypatch: pytes
     elif what == "snapshots":
         monkeypatch.setattr(Guest, "snapshotNum", lambda _self, _flags: 1)
     elif what == "checkpoints":
-        monkeypatch.setattr(Guest, "listAllCheckpoints", lambda _self, _flags: [object()])
+        monkeypatch.setattr(Guest, "listAllCheckpoints", lambda _self, _flags: [Checkpoint()])
     xml = guest.XMLDesc(0).replace("</devices>", more + "</devices>")
     monkeypatch.setattr(guest, "XMLDesc", lambda _flags: xml)
     with pytest.raises(error, match=words):

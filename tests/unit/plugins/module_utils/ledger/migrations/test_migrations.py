@@ -154,6 +154,8 @@ def fill(ledger: database.Ledger, count: int = 7) -> None:
         "images.status": ("queued", "active", "deleted"),
         "visibility": ("private", "public", "community"),
         "image_places.progress": ("begun", "done", "ending"),
+        "instance_backups.kind": ("full", "incremental", "full"),
+        "instance_backups.state": ("running", "complete", "deleting"),
     }
     with ledger.write() as tx:
         metadata = sa.MetaData()

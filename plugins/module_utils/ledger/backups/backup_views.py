@@ -1,0 +1,46 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Incremental backups as playbooks show them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...core.times import utc
+from ..db.transaction import Transaction
+from .backups import BackupRow, select
+
+
+def view(row: BackupRow) -> dict[str, t.Any]:
+    """Return a backup as playbooks return it."""
+    return {
+        "id": row.id,
+        "instance": row.instance_name,
+        "instance_uuid": row.instance_uuid,
+        "project": row.project,
+        "kind": row.kind,
+        "parent_id": row.parent_id,
+        "state": row.state,
+        "reason": row.reason,
+        "fault": row.fault,
+        "host": row.host,
+        "path": "%s/%s" % (row.folder, row.file) if row.file else "",
+        "size": row.size,
+        "virtual_size": row.virtual_size,
+        "checksum": row.checksum,
+        "created_at": str(utc(row.created_at)),
+        "finished_at": None if row.finished_at is None else str(utc(row.finished_at)),
+    }
+
+
+def views(
+    tx: Transaction,
+    ids: t.Iterable[str] | None = None,
+    names: t.Iterable[str] | None = None,
+    uuids: t.Iterable[str] | None = None,
+    project: str | None = None,
+) -> list[dict[str, t.Any]]:
+    """Return the backups that meet every given condition, by instance and creation. :arg names, uuids: of instances"""
+    return [view(row) for row in select(tx, ids, uuids, names, project)]
