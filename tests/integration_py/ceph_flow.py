@@ -63,7 +63,9 @@ class CephFlow(Flow):
         return "volume-%s" % self.volumes()[name]["id"]
 
     def size(self, name: str) -> int:
-        return int(json.loads(self.ceph.sh("rbd", "info", "--format", "json", "%s/%s" % (POOL, self.image(name))))["size"])
+        return int(
+            json.loads(self.ceph.sh("rbd", "info", "--format", "json", "%s/%s" % (POOL, self.image(name))))["size"]
+        )
 
     def watchers(self, name: str) -> list[str]:
         return self.ceph.watchers(POOL, self.image(name))

@@ -182,9 +182,10 @@ def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> dic
         availability_zone=values["availability_zone"] or (str(zone) if zone is not None else "nova"),
         portals=(list(values["portals"]) or _portals(fields, variables, host)) if driver.has_portals else [],
     )
-    if driver is not DEFAULT:
-        values["volume_group"] = ""
-        values["provisioning"] = THIN if driver.is_thin(values) else THICK
+    for other in DRIVER_TYPES.values():
+        if other is not driver:
+            values = {field: value for field, value in values.items() if field not in other.fields}
+    values["provisioning"] = THIN if driver.is_thin(values) else THICK
     return values
 
 

@@ -177,6 +177,13 @@ class StorageClusterFull(BootflowError):
     remedy = "Add disks to the cluster, raise the quota of the pool, or delete volumes once it takes writes again."
 
 
+class RbdFailed(VolumeBackendAPIException):
+    """A program of Ceph failed on the storage host. ``errno``: the number that its message has; 0: none."""
+
+    msg_fmt = "%(command)s failed: %(reason)s"
+    errno = 0
+
+
 class VolumeOpenElsewhere(Conflict):
     """Somebody has the volume open whom the ledger does not know: a second guest would destroy its data."""
 

@@ -44,7 +44,8 @@ class Export:
     instance_uuid: str = ""
     mode: str = "rw"
     iqn: str = ""  # of the volume's target, where there is one
-    users: int = 0  # other attachments of the volume whose guests may have it open
+    users: int = 0  # attachments of the volume whose guests may have it open
+    exported: bool = False  # the ledger knows of an export: one that failed gave nobody the volume
     force: bool = False  # its sessions end with it: their host is forced down, and is to be cut off
 
 
@@ -154,6 +155,7 @@ def _exports(tx: Transaction, rows: t.Sequence[Attachment], and_itself: bool) ->
                 mode=row.attach_mode,
                 users=sum(o.connection != attachment.NONE for o in others_of_volume)
                 + (row.connection != attachment.NONE),
+                exported=bool(row.iqn or row.connection_info),
                 iqn=next((o.iqn for o in (row, *others_of_volume) if o.iqn), ""),
             )
         )

@@ -55,11 +55,11 @@ def ensure(images: Images, args: t.Mapping[str, t.Any], check_mode: bool = False
 
 
 def _fence(images: Images, name: str, users: int, check_mode: bool) -> dict[str, t.Any]:
-    """Have the cluster refuse all who have the volume open, as their host is lost.
+    """Have the cluster refuse all who have the volume open, or wrote to it last, as their host is lost.
 
     :raises VolumeIsBusy: other guests have it, too, and which of the addresses are theirs is not known.
     """
-    watchers = images.cluster.watchers(name)
+    watchers = sorted({*images.cluster.watchers(name), *images.cluster.lock_owners(name)})
     if not watchers:
         return _result(name, [])
     if users:

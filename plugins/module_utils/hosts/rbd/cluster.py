@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from ...core.errors import (
     BootflowError,
-    CommandFailed,
+    RbdFailed,
     StorageClusterFull,
     StorageClusterUnavailable,
     VolumeBackendAPIException,
@@ -48,12 +48,6 @@ CLUSTER_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "user": {"type": "str", "required": True},
     "key": {"type": "str", "required": True, "no_log": True},
 }
-
-
-class RbdFailed(CommandFailed):
-    """A program of Ceph failed. ``errno``: the number that its message has; 0: none."""
-
-    errno = 0
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,7 @@ class Cluster:
             elif done.rc == command.TIMED_OUT:
                 reason = "no answer within %d s" % timeout
             raise StorageClusterUnavailable(pool=self.pool, reason=reason)
-        failed = RbdFailed(cmd=os.path.basename(argv[0]), rc=done.rc, stderr=reason[-500:])
+        failed = RbdFailed(command=os.path.basename(argv[0]), reason=reason[-500:])
         # The exit code is the number itself, of messages that have none.
         failed.errno = numbers[-1] if numbers else done.rc
         raise failed
@@ -226,6 +220,10 @@ class Cluster:
     def watchers(self, name: str) -> list[str]:
         """Return the addresses of those who have the image open."""
         return [str(row["address"]) for row in self.ask("status", self.image(name)).get("watchers") or ()]
+
+    def lock_owners(self, name: str) -> list[str]:
+        """Return the addresses of those who wrote to the image last: a client that lost its watch may come back to it."""
+        return [str(row["address"]) for row in self.ask("lock", "ls", self.image(name)) or () if row.get("address")]
 
     def remove(self, name: str) -> None:
         """Remove an image, and look whether it is gone: of a full pool ``rbd rm`` may say "not found" and remove nothing.

@@ -17,11 +17,11 @@ import subprocess
 import time
 import typing as t
 
-from ...core.errors import ImageCopyFailure, SnapshotIsBusy, VolumeIsBusy
+from ...core.errors import ImageCopyFailure, RbdFailed, SnapshotIsBusy, VolumeIsBusy
 from ...core.volumes.rbd_names import CLONE_SNAPSHOT, DELETED, INCOMPLETE, clone_snapshot, snapshot_name
 from ..os import command
 from ..os.batch import progress
-from .cluster import Cluster, RbdFailed
+from .cluster import Cluster
 from .plan import LEDGER, PROJECT, SOURCE, Image, Parent, Plan, depth, is_ended
 
 #: As many ancestors as an image may have; the next clone is flattened. source: Cinder's rbd_max_clone_depth

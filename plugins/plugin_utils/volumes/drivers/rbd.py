@@ -51,12 +51,14 @@ class RbdDriver:
 
     def end_exports(self, action: LedgerAction, exports: t.Sequence[Export]) -> Ended:
         """Guests that have lost a volume have it open no longer; those of lost hosts are fenced."""
+        given = [export for export in exports if export.exported or export.force]
         wanted = {
             export.volume_id: {"id": export.volume_id, "state": "absent", "users": export.users, "force": export.force}
-            for export in sorted(exports, key=lambda export: export.force)
+            for export in sorted(given, key=lambda export: export.force)
         }
-        outcomes = self._access(action, exports, wanted)
-        return {i: o if isinstance(o, errors.BootflowError) else None for i, o in outcomes.items()}
+        outcomes = self._access(action, given, wanted)
+        ended: Ended = {export.attachment_id: None for export in exports}
+        return {**ended, **{i: o if isinstance(o, errors.BootflowError) else None for i, o in outcomes.items()}}
 
     def make_exports(self, action: LedgerAction, exports: t.Sequence[Export]) -> Made:
         """Of several new guests of a volume only those before the first one's start count."""
