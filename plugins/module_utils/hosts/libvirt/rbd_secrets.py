@@ -90,15 +90,11 @@ def domains_with(connection: t.Any, uuid: str) -> list[str]:
     """Return the names of the domains with a disk that refers to the secret, now or at their next start."""
     with libvirt_errors():
         domains = connection.listAllDomains(0)
-    found = []
+    users = set()
     for domain in domains:
         for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
             with contextlib.suppress(libvirt.libvirtError):  # it went meanwhile, or has no other definition
                 root = parse(domain.XMLDesc(flags))
-                if any(secret.get("uuid") == uuid for secret in root.iterfind("devices/disk/auth/secret")):
-                    found.append(str(domain.name()))
-                    break
-                if any(secret.get("uuid") == uuid for secret in root.iterfind("devices/disk/source/auth/secret")):
-                    found.append(str(domain.name()))
-                    break
-    return sorted(found)
+                if any(secret.get("uuid") == uuid for secret in root.iterfind("devices/disk//auth/secret")):
+                    users.add(str(domain.name()))
+    return sorted(users)

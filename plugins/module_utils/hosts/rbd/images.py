@@ -119,10 +119,10 @@ class Images:
             with open(raw, "rb") as file:
                 while True:
                     wanted = file.read(_CHUNK)
-                    found = t.cast("t.IO[bytes]", process.stdout).read(len(wanted) or _CHUNK)
-                    if wanted != found[: len(wanted)] or found[len(wanted) :].strip(b"\0"):
+                    actual = t.cast("t.IO[bytes]", process.stdout).read(len(wanted) or _CHUNK)
+                    if wanted != actual[: len(wanted)] or actual[len(wanted) :].strip(b"\0"):
                         raise ImageCopyFailure(reason="image %s in the pool differs from its file" % image_id)
-                    if not wanted and not found:
+                    if not wanted and not actual:
                         break
             if process.wait(timeout=60) != 0:
                 raise ImageCopyFailure(reason="image %s could not be read back" % image_id)
@@ -228,8 +228,8 @@ class Images:
             info = self.cluster.info(parent.image)
             if info is None:
                 return
-            left = Image(parent.image, int(info["size"]), dict.fromkeys(self.cluster.snapshots(parent.image), 0))
-            if not is_ended(left):
+            ancestor = Image(parent.image, int(info["size"]), dict.fromkeys(self.cluster.snapshots(parent.image), 0))
+            if not is_ended(ancestor):
                 return
             self.cluster.remove(parent.image)
             parent = _parent_of(info)

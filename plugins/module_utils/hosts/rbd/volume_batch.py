@@ -116,13 +116,13 @@ class _Batch:
 
     def _create(self, work: Images, plans: t.Sequence[Plan], images: t.Mapping[str, Image]) -> None:
         raw: dict[str, str] = {}
-        taken: list[CheckedImage] = []
+        checked_images: list[CheckedImage] = []
         try:
             for image_id in sorted({made.desired.image_id for made in plans if made.desired.image_id}):
                 waiting = [made for made in plans if made.desired.image_id == image_id]
                 try:
                     checked = self.temporary.take(self._source(image_id), max(made.desired.size for made in waiting))
-                    taken.append(checked)
+                    checked_images.append(checked)
                     raw[image_id] = self._raw_file(checked)
                 except BootflowError as error:
                     for made in waiting:
@@ -146,7 +146,7 @@ class _Batch:
 
             self._stage(plans, one, self.settings.workers or len(plans))
         finally:
-            for checked in taken:
+            for checked in checked_images:
                 self.temporary.drop(checked)
 
     def _source(self, image_id: str) -> ImageSource:

@@ -46,9 +46,9 @@ class RbdConnector:
         with contextlib.closing(action.open_ledger()) as ledger:
             used = ledger.inspect(_secrets_in_use, host, ids)
         keys = {self.key(attached): attached for attached in attachments}
-        kept: Outcomes = {key: {"changed": False, "error": None} for key in keys if key in used}
-        gone = [{**_identity(attached), "state": "absent"} for key, attached in keys.items() if key not in used]
-        return {**kept, **(_run(action, gone) if gone else {})}
+        unchanged: Outcomes = {key: {"changed": False, "error": None} for key in keys if key in used}
+        unused = [{**_identity(attached), "state": "absent"} for key, attached in keys.items() if key not in used]
+        return {**unchanged, **(_run(action, unused) if unused else {})}
 
 
 def _info(attached: AttachedVolume) -> dict[str, t.Any]:

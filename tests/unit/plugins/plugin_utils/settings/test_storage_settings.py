@@ -246,13 +246,13 @@ def test_a_storage_host_of_ceph_needs_no_address():
 
 def test_what_a_pool_of_ceph_lacks_or_has_too_much():
     assert [path for path, _message in told({"name": "ceph", "driver": "rbd"})] == [
-        "[0].rbd_pool",
-        "[0].rbd_user",
-        "[0].rbd_monitors",
+        "[ceph].rbd_pool",
+        "[ceph].rbd_user",
+        "[ceph].rbd_monitors",
     ]
-    assert [path for path, _message in told({**CEPH, "volume_group": "vg"})] == ["[0].volume_group"]
-    assert [path for path, _message in told({"name": "lvm", "rbd_pool": "volumes"})] == ["[0].rbd_pool"]
-    assert [path for path, _message in told(CEPH, {**CEPH, "name": "again"})] == ["[1].rbd_pool"]
+    assert [path for path, _message in told({**CEPH, "volume_group": "vg"})] == ["[ceph].volume_group"]
+    assert [path for path, _message in told({"name": "lvm", "rbd_pool": "volumes"})] == ["[lvm].rbd_pool"]
+    assert [path for path, _message in told(CEPH, {**CEPH, "name": "again"})] == ["[again].rbd_pool"]
     for field, wrong in (
         ("rbd_pool", "a/b"),
         ("rbd_user", "client.x"),
