@@ -31,6 +31,9 @@ PACKAGES_EDA=(default-jre-headless)
 # Builds the storage host of the lab (scripts/test storage).
 PACKAGES_STORAGE_IMAGE=(mmdebstrap cpio e2fsprogs qemu-block-extra)
 
+# The cluster of tests/integration_py/test_ceph.py (scripts/test integration).
+PACKAGES_CEPH=(ceph-mon ceph-osd ceph-mgr ceph-common python3-rados python3-rbd qemu-block-extra)
+
 say() { printf '\n==> %s\n' "$*" >&2; }
 note() { printf '    %s\n' "$*" >&2; }
 die() { printf '\nerror: %s\n' "$*" >&2; exit 1; }

@@ -149,6 +149,27 @@ options:
     type: str
 """
 
+    CEPH_CLUSTER = r"""
+options:
+  pool:
+    description: The pool.
+    type: str
+    required: true
+  monitors:
+    description: Addresses of all monitors of the cluster, C(address) or C(address:port); the port is 6789 by default.
+    type: list
+    elements: str
+    required: true
+  user:
+    description: User of the cluster, without C(client.). It needs the capabilities C(mon 'profile rbd') and C(osd 'profile rbd pool=POOL').
+    type: str
+    required: true
+  key:
+    description: Key of O(user). It is in a file that only this module's process uses, while it works.
+    type: str
+    required: true
+"""
+
     MAX_BUILDS = r"""
 options:
   max_builds:

@@ -15,7 +15,10 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.types.registry import NETWORK_TYPES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.connectors.registry import CONNECTOR_TYPES
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.connectors.registry import (
+    CHOICES,
+    CONNECTOR_TYPES,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.registry import (
     HOST_NETWORK_TYPES,
 )
@@ -32,7 +35,8 @@ OWN = {
     "network": {CORE + "networks/types/network.py", HOSTS + "libvirt/network_types/network.py"},
     "bridge": {CORE + "networks/types/bridge.py"},
     "kernel": {CORE + "volumes/connectors/kernel.py", CORE + "settings/hosts.py"},
-    "qemu": {CORE + "volumes/connectors/qemu.py", CORE + "settings/hosts.py"},
+    "qemu": {CORE + "volumes/connectors/qemu.py"},
+    "rbd": {CORE + "volumes/connectors/rbd.py", CORE + "volumes/drivers/rbd.py"},
 }
 #: Meaning of the same word that has nothing to do with a type -> the files that have it so.
 OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
@@ -50,6 +54,7 @@ OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
         CORE + "guest/devices.py",
         CORE + "settings/hosts.py",
         CORE + "volumes/connectors/qemu.py",
+        CORE + "volumes/connectors/rbd.py",
         HOSTS + "copies/other_disks.py",
         HOSTS + "live/guests.py",
         HOSTS + "os/volume_sources.py",
@@ -71,6 +76,8 @@ OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
         "modules/compute_node_info.py",
     },
     ("qemu", "the driver of a disk or of an interface"): {CORE + "guest/arriving.py", CORE + "guest/devices.py"},
+    ("rbd", "the protocol of a network disk"): {CORE + "volumes/rbd_names.py", HOSTS + "os/volume_sources.py"},
+    ("rbd", "the program"): {HOSTS + "rbd/cluster.py", HOSTS + "rbd/images.py"},
 }
 #: Files of roles and playbooks with words that scripts/settings.py writes from the objects.
 WRITTEN = {("kernel", "roles/compute_host/defaults/main.yml"), ("kernel", "roles/compute_host/vars/main.yml")}
@@ -81,10 +88,17 @@ COUNTERPARTS = {
     CORE + "networks/types/bridge.py": {HOSTS + "libvirt/network_types/bridge.py"},
     CORE + "volumes/connectors/kernel.py": {"plugin_utils/volumes/connectors/kernel.py"},
     CORE + "volumes/connectors/qemu.py": {"plugin_utils/volumes/connectors/qemu.py"},
+    CORE + "volumes/connectors/rbd.py": {
+        "plugin_utils/volumes/connectors/rbd.py",
+        "plugin_utils/volumes/drivers/rbd.py",
+    },
+    CORE + "volumes/drivers/rbd.py": {"plugin_utils/volumes/drivers/rbd.py"},
     HOSTS + "libvirt/network_types/bridge.py": set(),
     HOSTS + "libvirt/network_types/network.py": set(),
     "plugin_utils/volumes/connectors/kernel.py": set(),
     "plugin_utils/volumes/connectors/qemu.py": set(),
+    "plugin_utils/volumes/connectors/rbd.py": set(),
+    "plugin_utils/volumes/drivers/rbd.py": set(),
 }
 #: Methods whose first argument is the name of a field, an attribute or an element.
 _BY_NAME = {"get", "pop", "find", "set", "has"}
@@ -147,10 +161,9 @@ def test_each_type_of_the_core_has_one_on_the_host() -> None:
     assert all(HOST_CONNECTORS[name] is each for name, each in HOST_LOGINS.items())
 
 
-def test_a_host_may_have_each_connector_and_the_first_by_default() -> None:
-    assert [HOST.read({"bootflow_volume_attach": name}).volume_attach for name in CONNECTOR_TYPES] == list(
-        CONNECTOR_TYPES
-    )
+def test_a_host_may_have_each_connector_but_that_of_a_backend_and_the_first_by_default() -> None:
+    assert [HOST.read({"bootflow_volume_attach": name}).volume_attach for name in CHOICES] == list(CHOICES)
+    assert set(CONNECTOR_TYPES) - set(CHOICES) == {"rbd"}
     assert HOST.read({}).volume_attach == next(iter(CONNECTOR_TYPES))
 
 

@@ -23,6 +23,7 @@ from ...module_utils.core.audit.storage_evidence import (
     Unread,
 )
 from ...module_utils.core.instances.states import CRASHED, SHUTDOWN
+from ...module_utils.core.volumes.drivers.registry import driver_of
 from ...module_utils.flows.recovery import storage_audit
 from ...module_utils.ledger.database import Ledger
 from ...module_utils.ledger.storage import backends as storage_backends
@@ -48,7 +49,7 @@ def ask(action: LedgerAction, ledger: Ledger, host: str) -> dict[str, t.Any]:
     """Ask the current host, a storage host, in one call. It never raises because of what the host did."""
     configurations = storage_settings.of_host(action, host)
     targets = ledger.inspect(storage_audit.targets_of, host)
-    targets |= {(c["target"], c["iqn_prefix"]) for c in configurations}
+    targets |= {(c["target"], c["iqn_prefix"]) for c in configurations if driver_of(c).has_portals}
     began_at = action.context().now
     try:
         answer = storage_reports.ask(action, ledger, configurations, targets)
@@ -144,7 +145,7 @@ def _backends(host: str, backends: t.Sequence[Answer]) -> list[Backend]:
 def _group(host: str, backend: Answer) -> str:
     """The same of all backends of one volume group, also of a host that is in the inventory twice."""
     uuid = (backend["capacity"] or {}).get("vg_uuid")
-    return str(uuid or "%s/%s" % (host, backend["configuration"]["volume_group"]))
+    return str(uuid or "%s/%s" % (host, driver_of(backend["configuration"]).place(backend["configuration"])))
 
 
 def _owner(lv: Answer, backends: t.Sequence[Answer]) -> Answer:

@@ -105,7 +105,7 @@ def _domains(
                 problems[build.uuid] = e
             else:
                 how = {"state": "defined"} if build.uuid in off else {"restart": True}
-                new = [str(a.row.iqn) for a in volumes.get(build.uuid, ()) if a.id in fresh]
+                new = [str(a.row.iqn) for a in volumes.get(build.uuid, ()) if a.id in fresh and a.row.iqn]
                 domains.append({**wanted, **how, "keep_disks": True, **({"new_logins": new} if new else {})})
     return domains
 

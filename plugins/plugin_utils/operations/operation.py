@@ -17,7 +17,7 @@ import typing as t
 from ...module_utils.core import errors
 from ...module_utils.core.instances import operation_outcomes
 from ...module_utils.core.instances.operation_outcomes import Answers, Item
-from ...module_utils.core.instances.power_states import NOSTATE, POWER_STATES
+from ...module_utils.core.instances.power_states import NOSTATE, POWER_STATES, SHUTDOWN
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.reading.setting import PREFIX
 from ...module_utils.core.settings.selection import OPERATION
@@ -166,7 +166,9 @@ class InstanceOperation(Stages):
             # Its definition is written again. A start would not know that the guest runs.
             anew = [] if self.work.sets_power else begun.rows
             absent_guests = [r.uuid for r in anew if r.uuid in done.with_volumes and r.power_state == NOSTATE]
-            unconnected = moving.adopt_unconnected(tx, places, self._connector, absent_guests)
+            starts = self.work.sets_power and self.work.connects_volumes
+            off = [r.uuid for r in begun.rows if starts and r.uuid in done.with_volumes and r.power_state == SHUTDOWN]
+            unconnected = moving.adopt_unconnected(tx, places, self._connector, absent_guests, off)
             if unconnected:
                 if limit is not None:
                     from ...module_utils.flows.attachments import life

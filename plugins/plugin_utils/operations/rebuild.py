@@ -300,7 +300,7 @@ def rebuild(
         return {
             b.uuid: {"changed": True, "vm_state": _result_of(b), "power_state": 0} for b in builds
         }, missing_instances
-    new_logins = {u: [str(a.row.iqn) for a in group if a.id in fresh] for u, group in volumes.items()}
+    new_logins = {u: [str(a.row.iqn) for a in group if a.id in fresh and a.row.iqn] for u, group in volumes.items()}
     work = Rebuilding(action, builds, new_logins)
     with work.guarded(builds):
         work.have_images()

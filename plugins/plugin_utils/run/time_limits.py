@@ -113,8 +113,10 @@ _KINDS = {
     "instance_disks_resize": "copy_timeout",
     "instance_disks_revert": "copy_timeout",
     "instance_snapshot": "copy_timeout",
+    "rbd_backend_info": "report_timeout",
     "volume_lvm": "clear_timeout",
     "volume_lvm_image": "copy_timeout",
+    "volume_rbd": "clear_timeout",
 }
 # Likewise, of the steps of domain_migration.
 _MIGRATION_KINDS = {"describe": "report_timeout", "migrate": "copy_timeout"}

@@ -16,8 +16,9 @@ from ...module_utils.core.reading.fields import Fields, entries_of
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.reading.setting import Values, is_address
 from ...module_utils.core.settings.run import RUN
-from ...module_utils.core.settings.storage import BACKEND, STORAGE, THIN
+from ...module_utils.core.settings.storage import BACKEND, STORAGE, THICK, THIN
 from ...module_utils.core.volumes import names
+from ...module_utils.core.volumes.drivers.registry import DEFAULT, DRIVER_TYPES, driver_of
 from ...module_utils.core.volumes.pool_hosts import append_host
 from ..run import host_settings, host_variables
 
@@ -63,6 +64,33 @@ def workers(action: host_settings.OnHost, volumes: int) -> int:
     return host_settings.at_once(read_current_host(action).max_concurrent_volumes, volumes)
 
 
+def rbd_arguments(action: host_settings.OnHost, host: str, configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The arguments that identify a pool to the host-side modules, with the key of its user: for options that are no_log only.
+
+    :raises InvalidInput: the host has no key for the backend.
+    """
+    return {
+        "pool": configuration["rbd_pool"],
+        "monitors": list(configuration["rbd_monitors"]),
+        "user": configuration["rbd_user"],
+        "key": rbd_key(action, host, configuration["name"]),
+    }
+
+
+def rbd_key(action: host_settings.OnHost, host: str, backend: str) -> str:
+    """The key of the user of a backend. :raises InvalidInput: the storage host has none, or is not in the inventory."""
+    hostvars = action.task_vars["hostvars"]
+    keys = STORAGE.named("rbd_keys").read(
+        host_variables.of_host(hostvars, host).get("bootflow_rbd_keys") if host in hostvars else None
+    )
+    if backend not in keys:
+        raise errors.InvalidInput(
+            reason="storage host %s has no key for backend %s" % (host, backend),
+            remedy="Add it to bootflow_rbd_keys of that host: {%s: KEY}." % backend,
+        )
+    return str(keys[backend])
+
+
 def lvm_arguments(configuration: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The arguments of the host-side modules that identify a backend."""
     return {name: configuration[name] for name in ("volume_group", "provisioning", "thin_pool")}
@@ -98,17 +126,19 @@ def _read(variables: t.Mapping[str, t.Any], host: str, problems: Problems) -> li
                 fields.wrong("name", "%r is used twice" % backend["name"], "Give each backend a name of its own.")
             elif _room(backend) == _room(other):
                 fields.wrong(
-                    "volume_group",
+                    "volume_group" if driver_of(backend) is DEFAULT else "rbd_pool",
                     "of backend %s is that of %s: its capacity would be counted twice"
                     % (backend["name"], other["name"]),
-                    "Give each backend a volume group, or a thin pool, of its own.",
+                    "Give each backend a volume group, or a pool, of its own.",
                 )
         host_backends.append(backend)
     return host_backends
 
 
-def _room(backend: t.Mapping[str, t.Any]) -> tuple[str, str]:
-    return backend["volume_group"], backend["thin_pool"] if backend["provisioning"] == THIN else ""
+def _room(backend: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    driver = driver_of(backend)
+    lacking = any(backend.get(name) is None for name in driver.required)
+    return (driver.name, *(() if lacking else driver.room(backend)), backend["name"] if lacking else "")
 
 
 def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
@@ -122,6 +152,16 @@ def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> dic
             values[setting.name] = setting.read(value, called=setting.name)
     del values["devices"]  # the role storage_host reads it
     name = values["name"] = values["name"] or ""
+    driver = DRIVER_TYPES[values["driver"]]
+    for other in DRIVER_TYPES.values():
+        for field in other.fields:
+            given = fields.raw(field) is not None
+            if other is driver and field in other.required and not given:
+                fields.wrong(field, "is missing", "Add %s: the driver %s needs it." % (field, driver.name))
+            if other is not driver:
+                fields.refuse(
+                    field, given, "is of the driver %s" % other.name, "Leave it out, or set driver: %s." % other.name
+                )
     thin = values["provisioning"] == THIN
     if values["volume_clear"] == names.DISCARD and not thin:
         fields.wrong(
@@ -140,8 +180,12 @@ def _backend(fields: Fields, variables: t.Mapping[str, t.Any], host: str) -> dic
         volume_backend_name=pool,
         thin_pool=(values["thin_pool"] or "%s-pool" % values["volume_group"]) if thin else "",
         availability_zone=values["availability_zone"] or (str(zone) if zone is not None else "nova"),
-        portals=list(values["portals"]) or _portals(fields, variables, host),
+        portals=(list(values["portals"]) or _portals(fields, variables, host)) if driver.has_portals else [],
     )
+    for other in DRIVER_TYPES.values():
+        if other is not driver:
+            values = {field: value for field, value in values.items() if field not in other.fields}
+    values["provisioning"] = THIN if driver.is_thin(values) else THICK
     return values
 
 

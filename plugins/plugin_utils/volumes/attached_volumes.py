@@ -36,7 +36,7 @@ from ..run import host_variables
 from ..run.ledger_action import LedgerAction
 from ..run.results import item_errors
 from .connectors.host_connector import chap
-from .connectors.registry import HOST_CONNECTORS, HOST_LOGINS
+from .connectors.registry import HOST_CONNECTORS, HOST_LOGINS, RECONNECTED
 
 Problems = t.Dict[str, errors.BootflowError]
 
@@ -68,8 +68,15 @@ class Attached:
     @property
     def secret(self) -> str:
         """The name of its secret in libvirt."""
+        if not self.row.iqn:
+            return ""
         iqn = str(self.row.iqn)
         return names.attachment_secret(iqn, self.id) if self.alone else iqn
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether the row says how to reach the volume."""
+        return bool(self.row.iqn or self.row.connection_info)
 
     @property
     def key(self) -> str:
@@ -232,7 +239,7 @@ def disconnect(
     free = []
     for name, connector in HOST_CONNECTORS.items():
         group = [a for a in to_disconnect if a.row.connector == name]
-        begun = [a for a in group if a.row.iqn and a.row.connection != NONE]
+        begun = [a for a in group if a.is_exported and a.row.connection != NONE]
         touched = [a for a in begun if a.alone or a.volume_id not in shared]
         done, failed = _done(action, touched, functools.partial(connector.disconnect, action))
         free += [a for a in group if a not in touched or a.id in done]
@@ -269,10 +276,15 @@ def forget(action: LedgerAction, ledger: Ledger, uuids: t.Collection[str]) -> Pr
     leftovers, shared = ledger.inspect(_select_elsewhere, host, uuids) if uuids else ([], set())
     if not leftovers:
         return {}
-    connector = HOST.read(host_variables.of_host(action.task_vars["hostvars"], host)).volume_attach
+    chosen = HOST.read(host_variables.of_host(action.task_vars["hostvars"], host)).volume_attach
     free = [a for a in leftovers if a.alone or a.volume_id not in shared]
-    to_disconnect = [replace(a, row=a.row._replace(connector=connector)) for a in free]
-    problems = _done(action, to_disconnect, functools.partial(HOST_CONNECTORS[connector].disconnect, action))[1]
+    to_disconnect = [
+        replace(a, row=a.row._replace(connector=(a.row.connection_info or {}).get("connector") or chosen)) for a in free
+    ]
+    problems: Problems = {}
+    for name, connector in HOST_CONNECTORS.items():
+        group = [a for a in to_disconnect if a.row.connector == name]
+        problems.update(_done(action, group, functools.partial(connector.disconnect, action))[1])
     return {a.row.instance_uuid: problems[a.id] for a in to_disconnect if a.id in problems}
 
 
@@ -281,7 +293,10 @@ def _select_elsewhere(tx: Transaction, host: str, uuids: t.Collection[str]) -> t
     rows = attachments.select(tx, instance_uuids=uuids)
     local_keys = {(r.instance_uuid, r.volume_id) for r in rows if r.attached_host == host and r.connection != NONE}
     rows = [
-        r for r in rows if r.iqn and (r.attach_status, r.attached_host == host) in ((ATTACHED, False), (DETACHED, True))
+        r
+        for r in rows
+        if (r.iqn or r.connection_info)
+        and (r.attach_status, r.attached_host == host) in ((ATTACHED, False), (DETACHED, True))
     ]
     rows = [
         r for r in rows if (r.instance_uuid, r.volume_id) not in local_keys
@@ -401,7 +416,7 @@ def _select_to_connect(
 def reconnect(action: LedgerAction, to_reconnect: t.Sequence[Attached]) -> Problems:
     """Log the current host in to these again if it is not, with the credentials of its own records. Those that no guest has are left alone.
 
-    Where guests log in there is nothing to do: libvirt has the secrets, as long as libvirtd runs.
+    Where guests log in to targets there is nothing to do: libvirt has the secrets. Those of Ceph are set again.
     """
     host = action.task_vars["inventory_hostname"]
     connection_errors = {
@@ -415,7 +430,7 @@ def reconnect(action: LedgerAction, to_reconnect: t.Sequence[Attached]) -> Probl
         if a.row.attach_status == ATTACHED and (a.row.attached_host, a.row.connection) != (host, DONE)
     }
     problems: Problems = {**connection_errors}
-    for name, connector in HOST_LOGINS.items():
+    for name, connector in RECONNECTED.items():
         group = [
             a for a in to_reconnect if a.row.connector == name and a.id not in connection_errors and _is_had(a.row)
         ]

@@ -17,7 +17,8 @@ from ...module_utils.ledger.storage.volumes import VolumeRow
 from ..run.ledger_action import LedgerAction
 from ..run.stage_results import StageResults
 from ..settings import host_reports
-from ..settings.storage_settings import lvm_arguments, storage_hosts
+from ..settings.storage_settings import storage_hosts
+from .drivers.registry import VOLUME_DRIVERS, volume_driver
 
 # Lists of volumes in the module's answer, which are not facts of the backend.
 _LISTS = ("error", "volumes", "orphans", "other_ledgers", "changed")
@@ -36,7 +37,7 @@ def ask(
     configurations: t.Sequence[t.Mapping[str, t.Any]],
     targets: t.Collection[tuple[str, str]] = (),
 ) -> dict[str, t.Any]:
-    """Ask the current host, in one call: what the module storage_backend_info answers. Warns where the content of guests' disks can do harm there.
+    """Ask the current host, in one call for each driver, as storage_backend_info answers. Warns where the content of guests' disks can do harm there.
 
     :arg targets: (kind, prefix) of targets to look for, too.
     :raises BootflowError: it did not answer, or the module failed as a whole.
@@ -44,11 +45,14 @@ def ask(
     # Before the host is asked: what is made meanwhile is in the ledger first, and seldom taken for an orphan.
     host = action.task_vars["inventory_hostname"]
     known = ledger.inspect(known_ids, host)
-    asked = [{"name": c["name"], **lvm_arguments(c)} for c in configurations]
-    arguments: dict[str, t.Any] = {"backends": asked, "known": known, "ledger_id": ledger.id}
-    if targets:
-        arguments["targets"] = [{"target": kind, "iqn_prefix": prefix} for kind, prefix in sorted(targets)]
-    answer = action.run_module("storage_backend_info", arguments)
+    arguments: dict[str, t.Any] = {"known": known, "ledger_id": ledger.id}
+    answer: dict[str, t.Any] = {"backends": {}, "targets": []}
+    for driver in VOLUME_DRIVERS.values():
+        group = [c for c in configurations if volume_driver(c) is driver]
+        of_driver = targets if driver.kind.has_portals else ()
+        if group or of_driver:
+            said = driver.report(action, group, arguments, of_driver)
+            answer = {**answer, **said, "backends": {**answer["backends"], **said["backends"]}}
     host_reports.warn_of_guest_content(action, host, answer.get("guest_content") or ())
     return answer
 

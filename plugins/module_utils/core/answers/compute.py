@@ -239,6 +239,7 @@ NODE: Shape = record(
             "Name of the iSCSI initiator of the host, from C(/etc/iscsi/initiatorname.iscsi); null if it has none.",
         ),
         "qemu_iscsi": Field(flag, "Whether QEMU can open iSCSI volumes itself (Debian's qemu-block-extra)."),
+        "qemu_rbd": Field(flag, "Whether QEMU can open volumes of Ceph itself (Debian's qemu-block-extra)."),
         "networks": Field(
             mapping(name, items(_network, most=_NETWORKS, unique="name"), most=_TYPES),
             (

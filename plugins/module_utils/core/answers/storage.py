@@ -81,6 +81,7 @@ _facts: Fields = {
         number(), "Time of reading, in seconds since that boot; earlier changes are included in the numbers."
     ),
     "vg_uuid": Field(text(), "UUID of the volume group."),
+    "fsid": text(36),
     "error": Field(
         error,
         "Why the backend is not ready, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.",
@@ -161,6 +162,16 @@ BACKENDS: Shape = mapping(name, backend)
 TARGETS: Shape = items(_target)
 
 ANSWERS: dict[str, tuple[Fields, Fields]] = {
+    "rbd_backend_info": (
+        {
+            "backends": Field(
+                BACKENDS,
+                "The backends, by name, with fields as in RV(bootflow.compute.storage_backend_info#module:backends).",
+                contains={},
+            )
+        },
+        {},
+    ),
     "storage_backend_info": (
         {"backends": Field(BACKENDS, "The backends, by name.")},
         {

@@ -24,6 +24,7 @@ from .shapes import (
     record,
     size,
     text,
+    uuid,
     whole,
 )
 
@@ -144,6 +145,45 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
         },
         {},
     ),
+    "rbd_access": (
+        {
+            "outcomes": outcomes(
+                "The outcome of each volume, by its UUID.",
+                "Whether a client was, or in check mode would be, fenced.",
+                {},
+                {
+                    "name": Field(name, "Name of the image."),
+                    "watchers": Field(names, "Addresses of those who have it open."),
+                    "fenced": Field(names, "Addresses that the cluster refuses now."),
+                },
+            ),
+            "fsid": Field(uuid, "Id of the cluster."),
+        },
+        {},
+    ),
+    "rbd_secret": (
+        {
+            "outcomes": outcomes(
+                "The outcome of each secret, by its UUID.",
+                "Whether the secret was, or in check mode would be, defined or removed.",
+                {},
+                {
+                    "uuid": Field(
+                        None,
+                        "UUID of the secret, for the XML of a disk.",
+                        returned="with O(secrets[].state=present)",
+                        type="str",
+                    ),
+                    "users": Field(
+                        names,
+                        "Domains whose disks refer to the secret, which is kept for them.",
+                        returned="with O(secrets[].state=absent)",
+                    ),
+                },
+            )
+        },
+        {},
+    ),
     "storage_backend": (
         {},
         {
@@ -225,6 +265,30 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
             ),
             "kept": Field(None, "Reasons why other selected images were kept, by name.", type="dict"),
         },
+    ),
+    "volume_rbd": (
+        {
+            "outcomes": outcomes(
+                "The outcome of each volume or snapshot, by its UUID.",
+                "Whether the item was, or in check mode would be, changed.",
+                {},
+                {
+                    "action": Field(text(), "Action, one of V(create), V(reimage), V(extend), V(remove), V(nothing)."),
+                    "name": Field(name, "Name of the image, or C(IMAGE@SNAPSHOT)."),
+                    "path": path,
+                    "size": Field(size, "Size in bytes; 0 after a deletion."),
+                },
+            ),
+            "backend": Field(
+                _backend,
+                (
+                    "Capacity of the backend afterwards, as in RV(bootflow.compute.rbd_backend_info#module:backends).",
+                    "null if no manager of the cluster counts what is stored.",
+                ),
+                contains={},
+            ),
+        },
+        {},
     ),
     "volume_lvm": (
         {

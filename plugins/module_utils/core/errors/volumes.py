@@ -157,3 +157,35 @@ class SnapshotIsBusy(Conflict):
     """Volumes depend on the snapshot (Cinder)."""
 
     msg_fmt = "deleting snapshot %(snapshot_name)s that has dependent volumes"
+
+
+class StorageClusterUnavailable(BootflowError):
+    """The storage cluster of a backend does not answer, or not in time."""
+
+    msg_fmt = "The storage cluster of pool %(pool)s does not answer: %(reason)s"
+    status = 503
+    retryable = True
+    remedy = "Look at the cluster (ceph status) and at the network between it and the storage host, then run the playbook again."
+
+
+class StorageClusterFull(BootflowError):
+    """The pool is full, by its quota or by the disks of its cluster: each write to it would wait."""
+
+    msg_fmt = "Pool %(pool)s is full (%(reason)s)."
+    status = 507
+    retryable = True
+    remedy = "Add disks to the cluster, raise the quota of the pool, or delete volumes once it takes writes again."
+
+
+class RbdFailed(VolumeBackendAPIException):
+    """A program of Ceph failed on the storage host. ``errno``: the number that its message has; 0: none."""
+
+    msg_fmt = "%(command)s failed: %(reason)s"
+    errno = 0
+
+
+class VolumeOpenElsewhere(Conflict):
+    """Somebody has the volume open whom the ledger does not know: a second guest would destroy its data."""
+
+    msg_fmt = "Volume %(volume_id)s is open at %(watchers)s, which the ledger does not know of."
+    remedy = "End the guest or program there. A client that was killed counts for 30 s more."

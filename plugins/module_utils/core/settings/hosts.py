@@ -33,6 +33,7 @@ from ..reading.setting import (
     structure,
 )
 from ..resources.pci.spec import parse_device_specs
+from ..volumes.connectors.registry import CHOICES
 
 _PAGES = "a list of {node, size (kB, or such as 2MB), count}"
 _VOLUME_GROUP = "a name that LVM takes (letters, digits, + _ . -)"
@@ -295,7 +296,7 @@ COMPUTE = Table(
             "kernel",
             "How guests get volumes: `kernel`, the host's iSCSI initiator logs in and the guest has a block device; `qemu`, QEMU"
             " logs in by itself (Debian's qemu-block-extra).",
-            choices=("kernel", "qemu"),
+            choices=CHOICES,
         ),
         Setting("config_drive_format", str, "iso9660", "Format of config drives.", choices=FORMATS),
         Setting(

@@ -26,7 +26,9 @@ from ..reading.setting import (
     is_address,
     to_number,
 )
-from ..volumes import names
+from ..volumes import names, rbd_names
+from ..volumes.drivers.registry import DEFAULT as DEFAULT_DRIVER
+from ..volumes.drivers.registry import DRIVER_TYPES
 from .hosts import CONFIGURATION, IMAGES
 from .volumes import RATIO
 
@@ -78,6 +80,38 @@ def _portals(value: t.Any) -> list[str]:
     if len(set(portals)) < len(portals):
         raise Unfit(value, "a list of portals, each named once")
     return portals
+
+
+def _ceph(check: t.Callable[[t.Any], str]) -> t.Callable[[t.Any], str]:
+    def read(value: t.Any) -> str:
+        try:
+            return check(value)
+        except BootflowError:
+            raise Unfit from None
+
+    return read
+
+
+def _monitors(value: t.Any) -> list[str]:
+    if not isinstance(value, (list, tuple)) or not value:
+        raise Unfit
+    monitors = [_ceph(rbd_names.monitor)(item) for item in value]
+    if len(set(monitors)) < len(monitors):
+        raise Unfit(value, "a list of monitors, each named once")
+    return monitors
+
+
+def _keys(value: t.Any) -> dict[str, str]:
+    """The message never has a key."""
+    if not isinstance(value, t.Mapping):
+        raise Unfit("no mapping")
+    keys = {}
+    for name, key in value.items():
+        try:
+            keys[str(name)] = rbd_names.checked_key(key)
+        except BootflowError:
+            raise Unfit("another value for %s" % name) from None
+    return keys
 
 
 def _percentage(value: t.Any) -> float:
@@ -133,6 +167,17 @@ STORAGE = Table(
         *IMAGES,
         Setting("max_concurrent_volumes", int, 4, "Volumes that the host copies or wipes at once; 0: all.", least=0),
         Setting(
+            "rbd_keys",
+            Kind(
+                "a mapping from names of backends to the keys of their users, as `ceph auth print-key` prints them",
+                _keys,
+                "dict",
+            ),
+            {},
+            "Keys of the users of backends with the driver `rbd`, by the names of the backends. Keep them in a vault; they are in no file, ledger or log.",
+            secret=True,
+        ),
+        Setting(
             "storage_wipe_devices",
             bool,
             False,
@@ -154,6 +199,28 @@ BACKEND = Table(
             ),
             help="Name of the backend on this host.",
             required=True,
+        ),
+        Setting(
+            "driver",
+            str,
+            DEFAULT_DRIVER.name,
+            "Where the volumes are: `lvm`, logical volumes of the host, which it exports by iSCSI; `rbd`, a pool of a Ceph cluster ([ceph.md](ceph.md)).",
+            choices=tuple(DRIVER_TYPES),
+        ),
+        Setting(
+            "rbd_pool",
+            Kind("the name of a pool (letters, digits, _ . -)", _ceph(rbd_names.checked_pool), "str"),
+            help="`rbd`: pool of the volumes, required.",
+        ),
+        Setting(
+            "rbd_user",
+            Kind("the name of a Ceph user without client.", _ceph(rbd_names.checked_user), "str"),
+            help="`rbd`: user of the cluster without `client.`, required; `bootflow_rbd_keys` has its key.",
+        ),
+        Setting(
+            "rbd_monitors",
+            Kind("a list of monitors (192.0.2.21 or [2001:db8::1]:6789)", _monitors, "list", "str"),
+            help="`rbd`: all monitors of the cluster, `address` or `address:port`, required; the port is 6789 by default.",
         ),
         Setting("volume_group", LVM_NAME, DEFAULT_VOLUME_GROUP, "Volume group of the backend."),
         Setting(

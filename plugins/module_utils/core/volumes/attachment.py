@@ -153,7 +153,7 @@ EXPORTED = Event(
     "exported",
     "The target exists and admits the initiator.",
     (Rule(attach_status=(*_TO_CONNECT, DETACHED), export=(BEGUN,), to={"export": DONE}),),
-    needs=("iqn", "lun", "portals"),
+    needs=("iqn", "lun", "portals", "connection_info", "connector"),
 )
 EXPORT_FAILED = Event(
     "export_failed",
@@ -257,7 +257,7 @@ UNEXPORTED = Event(
     "unexported",
     "The target is gone, or admits the initiator no longer.",
     (Rule(export=(ENDING,), connection=(NONE,), to={"export": NONE}),),
-    clears={"iqn": None, "lun": None, "portals": None},
+    clears={"iqn": None, "lun": None, "portals": None, "connection_info": None},
 )
 END = Event(
     "end",

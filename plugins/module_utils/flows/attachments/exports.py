@@ -44,6 +44,8 @@ class Export:
     instance_uuid: str = ""
     mode: str = "rw"
     iqn: str = ""  # of the volume's target, where there is one
+    users: int = 0  # attachments of the volume whose guests may have it open
+    exported: bool = False  # the ledger knows of an export: one that failed gave nobody the volume
     force: bool = False  # its sessions end with it: their host is forced down, and is to be cut off
 
 
@@ -58,7 +60,7 @@ def to_export(tx: Transaction, host: str) -> list[Export]:
 
 
 def exported(tx: Transaction, host: str, results: t.Mapping[str, t.Mapping[str, t.Any] | errors.BootflowError]) -> None:
-    """The outcome of exporting: {attachment_id: {"iqn", "lun", "portals"}, or the error}."""
+    """The outcome of exporting: {attachment_id: {"iqn", "lun", "portals", "connection_info"}, or the error}."""
     runs.renew(tx)
     rows = attachments.select(tx, ids=results, run_id=tx.run.id, lock=True)
     rows = [
@@ -66,11 +68,16 @@ def exported(tx: Transaction, host: str, results: t.Mapping[str, t.Mapping[str, 
     ]  # others have to end meanwhile, and their targets too
     failed = _record_failures(tx, host, rows, results, "export")
     attachments.apply(tx, [r for r in failed if attachment.EXPORT_FAILED.admits(r.state)], attachment.EXPORT_FAILED)
-    targets = {}
+    targets: dict[str, dict[str, t.Any]] = {}
+    connectors = {r.id: r.connector for r in rows}
     for row_id, result in results.items():
         if not isinstance(result, errors.BootflowError):
             portals = [str(p) for p in result.get("portals") or ()]
-            targets[row_id] = {"iqn": result["iqn"], "lun": result["lun"], "portals": portals}
+            info = result.get("connection_info")
+            targets[row_id] = {"iqn": result.get("iqn"), "lun": result.get("lun"), "portals": portals or None}
+            targets[row_id].update(
+                connection_info=info, connector=(info or {}).get("connector") or connectors.get(row_id)
+            )
     attachments.apply(tx, [r for r in rows if r.id in targets], attachment.EXPORTED, targets)
 
 
@@ -146,6 +153,9 @@ def _exports(tx: Transaction, rows: t.Sequence[Attachment], and_itself: bool) ->
                 pool_host=volume.pool_host,
                 instance_uuid=row.instance_uuid,
                 mode=row.attach_mode,
+                users=sum(o.connection != attachment.NONE for o in others_of_volume)
+                + (row.connection != attachment.NONE),
+                exported=bool(row.iqn or row.connection_info),
                 iqn=next((o.iqn for o in (row, *others_of_volume) if o.iqn), ""),
             )
         )

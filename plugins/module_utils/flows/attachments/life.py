@@ -206,7 +206,9 @@ def bind_hosts(tx: Transaction, connectors: t.Mapping[str, Connector]) -> None:
 def bound_to(connector: Connector, row: Attachment, volume: VolumeRow | None) -> dict[str, str]:
     """Return the fields that an attachment has of the host that it is bound to."""
     initiator = _initiator(connector, row, volume)
-    return {"attached_host": connector.host, "initiator": initiator, "connector": connector.kind}
+    # Of a volume that is exported by its own connector, that is the host's, too.
+    kind = str((row.connection_info or {}).get("connector") or connector.kind)
+    return {"attached_host": connector.host, "initiator": initiator, "connector": kind}
 
 
 def _initiator(connector: Connector, row: Attachment, volume: VolumeRow | None) -> str:

@@ -103,23 +103,29 @@ def adopt_unconnected(
     places: t.Mapping[str, str | None],
     connectors: life.Connectors,
     without_domain: t.Collection[str] = (),
+    powered_off: t.Collection[str] = (),
 ) -> list[str]:
     """Adopt the attachments that a fault left without a connection, to connect them to the hosts of these locked instances.
 
     :arg places: uuid -> host of the instance
     :arg without_domain: instances whose domains their hosts have lost. A session of QEMU ended with its domain.
+    :arg powered_off: instances whose guests are off: their storage host looks who has their volumes open, where that alone keeps two guests apart
     :raises InvalidVolume, VolumeLocked: another host may still be connected, or another run works on a volume.
     Returns the uuids of the instances that have such attachments.
     """
     attached_rows = (
-        attachments.select(tx, instance_uuids=without_domain, attach_statuses=(states.ATTACHED,))
-        if without_domain
+        attachments.select(tx, instance_uuids=[*without_domain, *powered_off], attach_statuses=(states.ATTACHED,))
+        if without_domain or powered_off
         else []
     )
     ended = {
         r.id: r.instance_uuid
         for r in attached_rows
-        if not connector_type(r.connector).host_logs_in and attachment.QEMU_GONE.admits(r.state)
+        if attachment.QEMU_GONE.admits(r.state)
+        and (
+            connector_type(r.connector).is_watched
+            or (r.instance_uuid in without_domain and not connector_type(r.connector).host_logs_in)
+        )
     }
     uuids = sorted({*ended.values(), *(r.instance_uuid for r in _unconnected_attachments(tx, places))})
     if not uuids:

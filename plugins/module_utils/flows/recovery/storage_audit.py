@@ -20,6 +20,7 @@ from ...core.audit.storage import Cable, Item, StorageLedger
 from ...core.audit.storage_evidence import SNAPSHOT, VOLUME
 from ...core.volumes import states
 from ...core.volumes.attachment import DONE
+from ...core.volumes.drivers.registry import driver_of
 from ...core.volumes.names import IQN_PREFIX, ledger_prefix
 from ...ledger.compute import instances, runs
 from ...ledger.db.transaction import Transaction
@@ -68,7 +69,7 @@ def iqn_prefixes(tx: Transaction) -> list[str]:
 
 def targets_of(tx: Transaction, host: str) -> set[tuple[str, str]]:
     """(kind of target, prefix) of the backends that ``host`` ever had."""
-    rows = backends.rows_of(tx, host)
+    rows = [r for r in backends.rows_of(tx, host) if driver_of(r.configuration).has_portals]
     return {(r.configuration.get("target") or "lio", r.configuration.get("iqn_prefix") or IQN_PREFIX) for r in rows}
 
 

@@ -18,6 +18,7 @@ from ...core.images.image import StoredImage
 from ...core.images.volume_images import VolumeUpload
 from ...core.reading.problems import Problems
 from ...core.volumes import states
+from ...core.volumes.drivers.registry import driver_of
 from ...ledger.compute import history, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.images import images
@@ -85,6 +86,11 @@ def begin(
                 raise error
             same = entry.existing_of([i for i in of_name if i.status == life.ACTIVE], row.id)
             placed = t.cast(PlacedVolume, row)
+            if of_pools.get(placed.pool_host) and not driver_of(of_pools[placed.pool_host].configuration).has_portals:
+                raise errors.NotSupportedYet(
+                    feature="an image of volume %s, which is in Ceph" % entry.volume,
+                    remedy="Make a volume from it on a backend of LVM, and the image of that.",
+                )
             if same is not None:
                 begun.unchanged.append(Upload(entry, placed, same))
                 continue

@@ -130,6 +130,7 @@ def compute_node(
             "unknown_cpu_flags": unknown_cpu_flags(connection, arch, cpu_flags),
             "initiator": initiator_name(),
             "qemu_iscsi": qemu_opens_iscsi(),
+            "qemu_rbd": qemu_opens_rbd(),
             "networks": network_facts(connection),
         }
         store = store_of(disk_backend, volume_group, ledger_id)
@@ -505,3 +506,8 @@ def initiator_name(path: str = INITIATOR_FILE) -> str | None:
 def qemu_opens_iscsi(patterns: t.Sequence[str] = QEMU_MODULES) -> bool:
     """Return whether QEMU's iSCSI driver is installed. QEMU lists it among its formats even if it is not."""
     return any(glob.glob(pattern) for pattern in patterns)
+
+
+def qemu_opens_rbd(patterns: t.Sequence[str] = QEMU_MODULES) -> bool:
+    """Return whether QEMU's driver of Ceph is installed."""
+    return qemu_opens_iscsi([pattern.replace("block-iscsi", "block-rbd") for pattern in patterns])

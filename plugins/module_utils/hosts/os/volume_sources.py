@@ -24,6 +24,8 @@ from .files import read_text
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PATH, _DEVICE, _MAP, _TARGET, _VOLUME = "path", "device", "map", "target", "volume"
 _NAMED = (_TARGET, _VOLUME)
+#: By which guests have volumes as network storage; their sources have names of different forms.
+_PROTOCOLS = ("iscsi", "rbd")
 _BY_PATH = re.compile(r"/dev/disk/by-path/(?:.+-)?ip-.+?-iscsi-(?P<iqn>.+)-lun-(?P<lun>\d+|0x[0-9a-f]+)\Z")
 _QEMU_NAME = re.compile(r"(?P<iqn>[^/]+)/(?P<lun>\d{1,5})\Z")
 _BY_ID = "/dev/disk/by-id/dm-uuid-mpath-"
@@ -76,13 +78,13 @@ class VolumeSources:
     def is_same(self, disk: t.Any, volume_id: str, source: str) -> bool:
         """Return whether a ``<disk>`` has the volume as its source.
 
-        :arg source: where this host has the volume: the path of its device, or IQN/LUN with QEMU's connector; "" if it is not known, and only files
+        :arg source: where this host has the volume: the path of its device, IQN/LUN with QEMU's connector, or POOL/IMAGE; "" if it is not known, and only files
             are known to be none
         """
         path = path_of(disk)
         if not source:
             return bool(disk.get("type") != "file")
-        if disk.get("type") == "network" and disk.find("source").get("protocol") != "iscsi":
+        if disk.get("type") == "network" and disk.find("source").get("protocol") not in _PROTOCOLS:
             return False
         if path == source:
             return True

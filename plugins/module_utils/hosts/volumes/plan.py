@@ -297,3 +297,19 @@ def _plan_removal(
             message="%s is in use" % desired.name, remedy="Detach the volume and remove its export first."
         )
     return Plan(desired, REMOVE, existing_lv.size, existing_lv)
+
+
+def rounds(desired_volumes: t.Sequence[DesiredVolume]) -> t.Iterator[list[DesiredVolume]]:
+    """Yield deletions first; then every volume after its source in the batch."""
+    removals = [desired for desired in desired_volumes if desired.state == ABSENT]
+    pending = [desired for desired in desired_volumes if desired.state != ABSENT]
+    first = True
+    while pending or removals:
+        names = {desired.name for desired in pending}
+        now = [desired for desired in pending if desired.origin_name not in names]
+        if pending and not now:
+            now = list(pending)  # a cycle: each lacks its source
+        yield (removals if first else []) + now
+        first = False
+        removals = []
+        pending = [desired for desired in pending if desired not in now]

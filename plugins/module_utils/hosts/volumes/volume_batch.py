@@ -46,6 +46,7 @@ from .plan import (
     desired_volume,
     logical_size,
     plan,
+    rounds,
 )
 from .process import Steps
 from .ready_images import ReadyImage, ReadyImages
@@ -434,22 +435,6 @@ def _wipe(backend: Backend, group: VolumeGroup, lv: LogicalVolume, written: int 
             copy.zero(path, limit)
 
 
-def _rounds(desired_volumes: t.Sequence[DesiredVolume]) -> t.Iterator[list[DesiredVolume]]:
-    """Yield deletions first; then every volume after its source in the batch."""
-    removals = [desired for desired in desired_volumes if desired.state == ABSENT]
-    pending = [desired for desired in desired_volumes if desired.state != ABSENT]
-    first = True
-    while pending or removals:
-        names = {desired.name for desired in pending}
-        now = [desired for desired in pending if desired.origin_name not in names]
-        if pending and not now:
-            now = list(pending)  # a cycle: each lacks its source
-        yield (removals if first else []) + now
-        first = False
-        removals = []
-        pending = [desired for desired in pending if desired not in now]
-
-
 def make_volumes(
     backend: Backend,
     volumes: t.Sequence[t.Mapping[str, t.Any]],
@@ -482,7 +467,7 @@ def make_volumes(
         with contextlib.ExitStack() as stack:
             if not backend.check_mode:
                 stack.enter_context(lvm.item_locks(desired.id for desired in desired_volumes))
-            for in_round in _rounds(desired_volumes):
+            for in_round in rounds(desired_volumes):
                 batch.round(in_round)
             at = moment()
             group = lvm.read_group(backend.vg, backend.ledger_id)

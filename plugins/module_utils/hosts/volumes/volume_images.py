@@ -122,6 +122,10 @@ class TemporaryImages:
                             os.close(fd)
             return self._folder
 
+    def path(self, name: str) -> str:
+        """Return the path of another temporary file of this run."""
+        return os.path.join(self._own_folder(), name)
+
     def sweep(self) -> None:
         """Remove leftovers of killed runs and power failures."""
         for name in os.listdir(self._parent) if os.path.isdir(self._parent) else ():

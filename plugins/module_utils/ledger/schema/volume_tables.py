@@ -156,7 +156,7 @@ volume_attachments = sa.Table(
     sa.Column("mountpoint", sa.String(32)),  # /dev/vdb, as the guest's domain names it
     sa.Column("delete_on_termination", sa.Boolean, nullable=False, default=False),
     sa.Column("attached_host", sa.String(255), index=True),  # the compute host
-    sa.Column("connector", sa.String(8)),  # kernel, qemu
+    sa.Column("connector", sa.String(8)),  # kernel, qemu, rbd
     sa.Column("initiator", sa.String(255)),
     sa.Column("storage_host", sa.String(255), index=True),  # where it is exported
     # The state of its life: attach_status, export and connection of core.volumes.attachment.
@@ -165,6 +165,8 @@ volume_attachments = sa.Table(
     sa.Column("iqn", sa.String(255)),
     sa.Column("lun", sa.Integer),
     sa.Column("portals", sa.JSON(none_as_null=True)),
+    # What an export has in place of a target: the name of its connector, and what that needs. Without secrets.
+    sa.Column("connection_info", sa.JSON(none_as_null=True)),
     sa.Column("device_path", sa.String(255)),  # kernel: the source of the guest's disk
     sa.Column(
         "rescan", sa.Boolean, nullable=False, default=False

@@ -57,6 +57,7 @@ class Attachment(t.NamedTuple):
     iqn: str | None
     lun: int | None
     portals: list[str] | None
+    connection_info: dict[str, t.Any] | None
     device_path: str | None
     rescan: bool
     beside: str
@@ -275,6 +276,7 @@ def reserve(tx: Transaction, reservations: t.Sequence[Reservation]) -> list[str]
             iqn=None,
             lun=None,
             portals=None,
+            connection_info=None,
             device_path=None,
             rescan=False,
             beside=own_id if reservation.on_second_host else OWN,

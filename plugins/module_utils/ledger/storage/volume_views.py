@@ -10,6 +10,7 @@ import typing as t
 
 from ...core.times import utc
 from ...core.volumes import states
+from ...core.volumes.drivers.registry import driver_of
 from ..compute.history import LastFault
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
@@ -174,7 +175,7 @@ def backends(tx: Transaction) -> list[dict[str, t.Any]]:
                 "pool": row.pool,
                 "availability_zone": row.availability_zone,
                 "provisioning": configuration.get("provisioning"),
-                "volume_group": configuration.get("volume_group"),
+                "volume_group": driver_of(configuration).place(configuration),
                 "medium": configuration.get("medium") or "",
                 "disabled": row.disabled,
                 "frozen": row.frozen,

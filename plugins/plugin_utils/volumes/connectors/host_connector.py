@@ -13,6 +13,7 @@ import typing as t
 from ....module_utils.core.volumes.connectors.connector_type import ConnectorType
 from ....module_utils.core.volumes.names import ChapCredentials
 from ....module_utils.ledger.storage.attachments import Attachment
+from ....module_utils.ledger.storage.volumes import VolumeRow
 from ...run.ledger_action import LedgerAction
 from ..volume_secrets import chap_of
 
@@ -30,6 +31,9 @@ class AttachedVolume(t.Protocol):
 
     @property
     def volume_id(self) -> str: ...
+
+    @property
+    def volume(self) -> VolumeRow | None: ...
 
     @property
     def secret(self) -> str:

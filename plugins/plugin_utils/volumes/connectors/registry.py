@@ -11,10 +11,14 @@ import typing as t
 from .host_connector import HostConnector, HostLogin
 from .kernel import KernelConnector
 from .qemu import QemuConnector
+from .rbd import RbdConnector
 
 _LOGINS: tuple[HostLogin, ...] = (KernelConnector(),)
-_CONNECTORS: tuple[HostConnector, ...] = (*_LOGINS, QemuConnector())
+_RBD: HostConnector = RbdConnector()
+_CONNECTORS: tuple[HostConnector, ...] = (*_LOGINS, QemuConnector(), _RBD)
 
 #: The connectors with which the host itself logs in.
 HOST_LOGINS: t.Mapping[str, HostLogin] = {connector.kind.name: connector for connector in _LOGINS}
 HOST_CONNECTORS: t.Mapping[str, HostConnector] = {connector.kind.name: connector for connector in _CONNECTORS}
+#: The connectors that are asked again before a guest starts.
+RECONNECTED: t.Mapping[str, HostConnector] = {connector.kind.name: connector for connector in (*_LOGINS, _RBD)}

@@ -30,6 +30,9 @@ class Connected(t.Protocol):
     def initiator(self) -> str | None: ...
 
     @property
+    def connection_info(self) -> t.Mapping[str, t.Any] | None: ...
+
+    @property
     def device_path(self) -> str | None: ...
 
 
@@ -37,11 +40,13 @@ class ConnectorType(t.Protocol):
     """Type of a host's access to volumes.
 
     ``name``: the word of bootflow_volume_attach and of the ledger. ``host_logs_in``: the host logs in, once for all of its guests, and has a block
-    device of each volume. Otherwise each guest has its own login, which ends with its domain.
+    device of each volume. Otherwise each guest has its own login, which ends with its domain. ``is_watched``: nothing but a look at who has a volume open
+    keeps two guests from it, so the storage host looks before a guest starts.
     """
 
     name: str
     host_logs_in: bool
+    is_watched: bool
 
     def check_host(self, host: str, facts: t.Mapping[str, t.Any]) -> None:
         """Check the report of a host. :raises HostLacksHardware: the host cannot use this connector; another host may."""

@@ -18,6 +18,7 @@ class Kernel:
 
     name = "kernel"
     host_logs_in = True
+    is_watched = False
 
     def check_host(self, host: str, facts: t.Mapping[str, t.Any]) -> None:
         if not facts.get("initiator"):

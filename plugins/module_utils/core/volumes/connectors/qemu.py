@@ -19,6 +19,7 @@ class Qemu:
 
     name = "qemu"
     host_logs_in = False
+    is_watched = False
 
     def check_host(self, host: str, facts: t.Mapping[str, t.Any]) -> None:
         if facts.get("qemu_iscsi") is False:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The types of connectors, by the word that bootflow_volume_attach and the ledger have for each."""
+"""The types of connectors, by the word that the ledger has for each, and bootflow_volume_attach for those that a host chooses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ import typing as t
 from .connector_type import ConnectorType
 from .kernel import Kernel
 from .qemu import Qemu
+from .rbd import Rbd
 
 DEFAULT: ConnectorType = Kernel()
-CONNECTOR_TYPES: t.Mapping[str, ConnectorType] = {connector.name: connector for connector in (DEFAULT, Qemu())}
+CONNECTOR_TYPES: t.Mapping[str, ConnectorType] = {connector.name: connector for connector in (DEFAULT, Qemu(), Rbd())}
+
+#: The types that a host may choose; another one is of the volumes.
+CHOICES = tuple(name for name in CONNECTOR_TYPES if name != Rbd.name)
 
 
 def connector_type(name: str | None) -> ConnectorType:

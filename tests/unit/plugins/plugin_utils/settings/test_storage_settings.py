@@ -34,6 +34,7 @@ def test_the_defaults():
     assert read({"name": "lvm"}) == [
         {
             "name": "lvm",
+            "driver": "lvm",
             "pool": "lvm",
             "pool_host": "st1@lvm#lvm",
             "volume_group": "cinder-volumes",
@@ -205,3 +206,63 @@ def test_the_group_and_the_workers():
     assert [settings.workers(Action(), n) for n in (1, 3, 9)] == [1, 3, 4]
     assert settings.workers(Action(bootflow_max_concurrent_volumes=0), 9) == 9
     assert settings.read_current_host(Action(bootflow_conversion_dir="/x")).conversion_dir == "/x"
+
+
+CEPH = {
+    "name": "ceph",
+    "driver": "rbd",
+    "rbd_pool": "volumes",
+    "rbd_user": "cinder",
+    "rbd_monitors": ["192.0.2.21", "[2001:db8::1]:3300"],
+}
+
+
+def test_a_pool_of_ceph_has_no_field_of_lvm():
+    (backend,) = read(CEPH)
+    assert backend == {
+        "name": "ceph",
+        "driver": "rbd",
+        "pool": "ceph",
+        "pool_host": "st1@ceph#ceph",
+        "rbd_pool": "volumes",
+        "rbd_user": "cinder",
+        "rbd_monitors": ["192.0.2.21:6789", "[2001:db8::1]:3300"],
+        "provisioning": "thin",
+        "volume_backend_name": "ceph",
+        "availability_zone": "nova",
+        "medium": "",
+        "reserved_percentage": 0.0,
+        "max_over_subscription_ratio": None,
+        "verify": True,
+        "disabled": False,
+        "frozen": False,
+        "capabilities": {},
+    }
+
+
+def test_a_storage_host_of_ceph_needs_no_address():
+    assert settings.backends({"bootflow_storage_backends": [CEPH]}, "st1")
+
+
+def test_what_a_pool_of_ceph_lacks_or_has_too_much():
+    assert [path for path, _message in told({"name": "ceph", "driver": "rbd"})] == [
+        "[ceph].rbd_pool",
+        "[ceph].rbd_user",
+        "[ceph].rbd_monitors",
+    ]
+    assert [path for path, _message in told({**CEPH, "volume_group": "vg"})] == ["[ceph].volume_group"]
+    assert [path for path, _message in told({"name": "lvm", "rbd_pool": "volumes"})] == ["[lvm].rbd_pool"]
+    assert [path for path, _message in told(CEPH, {**CEPH, "name": "again"})] == ["[again].rbd_pool"]
+    for field, wrong in (
+        ("rbd_pool", "a/b"),
+        ("rbd_user", "client.x"),
+        ("rbd_monitors", []),
+        ("rbd_monitors", ["192.0.2.21", "192.0.2.21:6789"]),
+    ):
+        assert told({**CEPH, field: wrong})
+
+
+def test_a_wrong_key_is_not_shown():
+    secret = "bm90IGEga2V5"
+    texts = told(CEPH, bootflow_rbd_keys={"ceph": secret})
+    assert texts and secret not in str(texts)
