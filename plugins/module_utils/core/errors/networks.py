@@ -77,6 +77,13 @@ class FixedIpAlreadyInUse(NetworkError):
         return cls(remedy="%s has it. %s" % (holder, cls.remedy), **details)
 
 
+class IpAddressInUse(NetworkError):
+    """Something else than a port has the address: the gateway, or a DHCP server gave it away (Neutron)."""
+
+    msg_fmt = "Unable to complete operation for network %(net_id)s. The IP address %(ip_address)s is in use."
+    status = 409
+
+
 class InvalidIpForSubnet(NetworkError):
     """The requested address is not in the subnet."""
 

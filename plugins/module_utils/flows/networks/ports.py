@@ -132,19 +132,22 @@ def update(
     )
     rows = project_ports.find(tx, [(change.port, project) for change in changes], lock=True)
     problems, written = Problems(), PortsWritten()
-    chosen = {}
+    chosen: list[tuple[PortChange, PortRow]] = []
     for change in changes:
         with problems.collect(change.path + ".port"):
-            chosen[change] = _made_by_project(rows.get((change.port, project)), change.port, project)
-    macs = {c.path: (c.mac_address, row.network_id, row.id) for c, row in chosen.items()}
+            row = _made_by_project(rows.get((change.port, project)), change.port, project)
+            if row.id in {other.id for _change, other in chosen}:
+                raise errors.InvalidInput(message="port %s is named twice" % row.id, remedy="Write one entry per port.")
+            chosen.append((change, row))
+    macs = {c.path: (c.mac_address, row.network_id, row.id) for c, row in chosen}
     _refuse_used_macs(tx, macs, problems)
-    names = project_ports.find(tx, [(str(c.name), row.project) for c, row in chosen.items() if c.name is not None])
-    addresses = project_ports.addresses(tx, [row.id for row in chosen.values()])
+    names = project_ports.find(tx, [(str(c.name), row.project) for c, row in chosen if c.name is not None])
+    addresses = project_ports.addresses(tx, [row.id for _change, row in chosen])
     allocator = ports.Allocator(
-        tx, tx.rng, [networks[r.network_id] for r in chosen.values() if r.network_id in networks]
+        tx, tx.rng, [networks[r.network_id] for _change, r in chosen if r.network_id in networks]
     )
     updating = _Updating(tx, allocator, networks, addresses, problems)
-    for change, row in chosen.items():
+    for change, row in chosen:
         namesake = names.get((str(change.name), row.project))
         if namesake is not None and namesake.id != row.id:
             error = errors.PortExists(name=change.name, reason="it is port %s" % namesake.id)
@@ -154,7 +157,7 @@ def update(
             written.unchanged.append(row.id)
             continue
         written.changes[row.id] = changed
-        if values:
+        if values and not problems.errors:
             project_ports.write(tx, row.id, **values)
     problems.raise_if_any()
     allocator.write()
