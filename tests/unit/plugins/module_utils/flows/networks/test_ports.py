@@ -20,8 +20,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.e
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.fixed_addresses import FixedAddress
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.port_entries import PortChange, PortEntry
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds, whatif
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import interfaces
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import ports as flow
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit as recovery_audit
@@ -256,6 +257,37 @@ def test_a_build_that_fails(world: World, code: str) -> None:
     assert placed.host != host
     world.build(placed.host)
     assert world.port() == (uuid, placed.host) and mac(world) == MAC and world.count(tables.ports) == 2
+
+
+def test_a_boot_that_found_no_host_is_replaced_by_another_with_the_port(world: World) -> None:
+    world.make_port()
+    first = world.boot("web", "accepted", networks=(FRONT,))
+    assert world.port() == (first, None)
+    world.schedule()
+    assert world.state(first)[0] == states.ERROR and world.port() == (None, None)
+    world.report("h1")
+    accepted = world.accept(request("web", networks=(FRONT, "net-1")), run="b")
+    assert accepted.replaced == ["web"] and world.port() == (accepted.created[0], None)
+
+
+def test_what_if_reckons_with_the_network_of_the_port(world: World) -> None:
+    world.know(OTHER)
+    world.report("h1")
+    world.make_port(network_name="net-2")
+    found = _whatif(world, FRONT)
+    assert [n["id"] for n in found["network_definitions"]] == [OTHER.id]
+    world.boot("web", networks=(FRONT,))
+    assert _whatif(world, FRONT)["network_definitions"] == [], "the instance of the request may have it"
+    with pytest.raises(errors.InvalidRequest, match=r"instances\[3\].networks\[0\].port: Port id nothing"):
+        _whatif(world, NetworkRequest(port="nothing"))
+
+
+def _whatif(world: World, wish: NetworkRequest) -> dict[str, t.Any]:
+    problems = Problems()
+    with world.ledger.read() as tx:
+        spec = whatif._stored(tx, request("web", networks=(wish,)), "instances[3]", problems, world.networks)
+    problems.raise_if_any()
+    return spec
 
 
 def test_a_port_that_another_got_meanwhile(world: World) -> None:
