@@ -52,6 +52,7 @@ FRAGMENTS = {
     "instance_selection": ("selection", ("SELECTION",)),
     "ledger": ("run", ("LEDGER",)),
     "ledger_reader": ("run", ("READING",)),
+    "port_selection": ("ports", ("PORT_SELECTION",)),
     "request": ("request", ("REQUEST",)),
     "scheduler": ("scheduling", ("SCHEDULER",)),
     "volume": ("volumes", ("VOLUME",)),

@@ -40,8 +40,9 @@ options:
     default: begin
   interfaces:
     description:
-      - List of C(instance) (name or UUID). To attach also C(network) (name or ID, the only one by default), C(subnet), C(fixed_ip) and C(tag); to detach
-        one or more of C(port_id), C(mac_address), C(network), C(fixed_ip) and C(tag). C(net_id) is Nova's word for C(network).
+      - List of C(instance) (name or UUID). To attach also C(network) (name or ID, the only one by default), C(subnet), C(fixed_ip) and C(tag), or C(port)
+        (name or ID of an existing port) and C(tag); to detach one or more of C(port), C(mac_address), C(network), C(fixed_ip) and C(tag). C(net_id) and
+        C(port_id) are Nova's words for C(network) and C(port).
       - Read from the variable C(bootflow_interfaces).
     type: list
     elements: raw

@@ -277,8 +277,9 @@ def test_bad_images_end_their_own_builds_only_and_an_odd_name_is_a_name(
     address = flow.query("SELECT ip_address FROM ip_allocations")[0]["ip_address"]
     refused(
         flow,
-        "instances[1].networks: FixedIpAlreadyInUse: IP address %s already allocated in subnet guests-v4 Remedy: Choose another fixed_ip, or leave it out."
+        "instances[1].networks: FixedIpAlreadyInUse: IP address %s already allocated in subnet guests-v4 Remedy: Port "
         % address,
+        " has it. Choose another fixed_ip, or leave it out.",
         bootflow_instances=[entry("free"), entry("taken", networks=[{"network": "guests", "fixed_ip": address}])],
     )
     refused(

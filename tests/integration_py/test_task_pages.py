@@ -46,6 +46,7 @@ ELSEWHERE = {
     "snapshots": "as operations, and it needs a store of images: test_snapshots.py, test_revert.py, test_stores_of_hosts.py",
     "incremental-backups": "as snapshots: test_incremental_backups.py",
     "shelve": "as snapshots: test_shelve.py",
+    "ports": "its playbooks work on the ledger alone: tests/simulated_py/test_ports.py",
     "volumes": "it needs a storage host: tests/storage_py/test_volume_playbooks.py",
     "volumes-by-hand": "it needs a storage host: tests/storage_py/test_volumes_by_hand.py",
 }

@@ -493,6 +493,25 @@ class HostModel:
     def domain_disk(self, arguments: Arguments) -> Result:
         return self._batch("domain_disk", {d["id"]: d for d in arguments["disks"]}, lambda _wanted: {"changed": True})
 
+    def domain_interface(self, arguments: Arguments) -> Result:
+        """Interfaces come and go at once, in the definition and its guest."""
+
+        def plug(wanted: Arguments) -> Result:
+            guest = self._domain(wanted["uuid"], "")
+            has = 'mac address="%s"' % wanted["mac"] in guest["xml"].replace("'", '"')
+            attaches = wanted.get("state", "attached") == "attached"
+            if attaches:
+                for reservation in wanted.get("reservations") or ():
+                    self._reserve(reservation)
+                if not has:
+                    guest["xml"] = guest["xml"].replace("</devices>", wanted["xml"] + "</devices>")
+            elif has:
+                guest["xml"] = without_interface(guest["xml"], wanted["mac"])
+                self.networks.get(wanted.get("network"), {"reservations": {}})["reservations"].pop(wanted["mac"], None)
+            return {"changed": has != attaches, "live": attaches, "config": attaches}
+
+        return self._batch("domain_interface", {i["id"]: i for i in arguments["interfaces"]}, plug)
+
     def _capacity(self) -> Result:
         used = float(sum(self.volumes.values()))
         return {
@@ -697,6 +716,20 @@ def parsed(xml: str) -> t.Any:
     return ElementTree.fromstring(xml)
 
 
+def without_interface(xml: str, mac: str) -> str:
+    """The domain without the interface that has the MAC address."""
+    from xml.etree import ElementTree
+
+    root = parsed(xml)
+    devices = root.find("devices")
+    assert devices is not None, xml
+    for interface in devices.findall("interface"):
+        address = interface.find("mac")
+        if address is not None and address.get("address") == mac:
+            devices.remove(interface)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
 def size_of(xml: str) -> tuple[int, int]:
     """The memory in MiB, and the vCPUs, of a domain."""
     root = parsed(xml)
@@ -724,6 +757,7 @@ MODULES: dict[str, t.Callable[[HostModel, Arguments], Result]] = {
         "domain_console",
         "domain_disk",
         "domain_info",
+        "domain_interface",
         "domain_power",
         "domain_quiesce",
         "image_file",

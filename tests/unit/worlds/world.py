@@ -24,11 +24,13 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.subnet import Subnet
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.port_entries import PortEntry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete as deletion
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import ports as project_ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import fleet, instances, nodes, ports
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
@@ -260,6 +262,19 @@ class World:
                 self.build(placed.host, until, run)
         return uuid
 
+    def make_port(self, name: str = "front", network_name: str = "net-1", **fields: t.Any) -> str:
+        """A port of the project "default". Returns its id."""
+        project, limits = fields.pop("project", "default"), fields.pop("quotas", {})
+        entry = PortEntry("ports[0]", name, self.networks[network_name], **fields)
+        with self.ledger.write() as tx:
+            written = project_ports.create(tx.for_run(self.context("p")), [entry], project, limits)
+        return [*written.created, *written.unchanged][0]
+
+    def port(self, name: str = "front") -> tuple[str | None, str | None]:
+        """The instance that has the port of this name, and the host that it is bound to."""
+        (row,) = self.rows(tables.ports, tables.ports.c.name == name)
+        return row.instance_uuid, row.host
+
     def delete(self, run: str = "d", **which: t.Any) -> deletion.Deleting:
         with self.ledger.write() as tx:
             return deletion.begin(tx.for_run(self.context(run)), Selection(**which), missing_ok=True)
@@ -355,6 +370,10 @@ class World:
         for uuid, host in of_all & {(r.uuid, r.host) for r in rows.values() if r.deleted == instances.LIVE}:
             assert rows[uuid].task_state == states.DELETING, "%s is to be removed from its own host %s" % (uuid, host)
         for port in tx.execute(sa.select(tables.ports)):
+            assert (port.project is not None) == bool(port.preserve_on_delete)
+            if port.instance_uuid is None:
+                assert (port.host, port.position, port.tag) == (None, 0, None) and port.preserve_on_delete
+                continue
             held = port.position == ports.HELD
             assert held == ((port.instance_uuid, port.host) in of_all), "port %s of %s" % (
                 port.id,

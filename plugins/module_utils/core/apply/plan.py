@@ -586,7 +586,10 @@ class _Planner:
         return changes
 
     def _interface(self, kind: str, request: NetworkRequest, given: t.Mapping[str, t.Any]) -> Change:
-        words = " ".join(filter(None, (self.names.get(str(request.network), request.network), request.fixed_ip)))
+        place = self.names.get(str(request.network), request.network)
+        if request.port is not None:
+            place = "port %s" % request.port
+        words = " ".join(filter(None, (place, request.fixed_ip)))
         what = "%s %s" % (kind.replace("_", " "), words)
         change = self._change(kind, what, field="networks", interface={"instance": self.instance.uuid, **given})
         return self._in_states(change, kind)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from .base import BootflowError, Conflict, InvalidInput, NotFound
 
 
@@ -68,6 +70,18 @@ class FixedIpAlreadyInUse(NetworkError):
     msg_fmt = "IP address %(address)s already allocated in subnet %(subnet)s"
     status = 409
     remedy = "Choose another fixed_ip, or leave it out."
+
+    @classmethod
+    def held_by(cls, holder: str, **details: t.Any) -> FixedIpAlreadyInUse:
+        """Return the error with the holder of the address in its remedy."""
+        return cls(remedy="%s has it. %s" % (holder, cls.remedy), **details)
+
+
+class IpAddressInUse(NetworkError):
+    """Something else than a port has the address: the gateway, or a DHCP server gave it away (Neutron)."""
+
+    msg_fmt = "Unable to complete operation for network %(net_id)s. The IP address %(ip_address)s is in use."
+    status = 409
 
 
 class InvalidIpForSubnet(NetworkError):
@@ -141,9 +155,38 @@ class VirtualInterfaceMacAddressException(NetworkError):
 
 
 class PortNotFound(NotFound):
-    """The instance has no such interface (Nova)."""
+    """There is no such port, or the instance has no such interface (Nova)."""
 
     msg_fmt = "Port id %(port_id)s could not be found."
+    remedy = "bootflow.compute.port_list shows the ports."
+
+
+class PortInUse(Conflict):
+    """The port is bound to an instance (Nova)."""
+
+    msg_fmt = "Port %(port_id)s is still in use."
+    remedy = "Detach it from its instance, or delete the instance: the port is kept."
+
+
+class PortNotUsable(NetworkError):
+    """The port belongs to another project than the instance (Nova)."""
+
+    msg_fmt = "Port %(port_id)s not usable for instance %(instance)s."
+    remedy = "Name a port of the instance's project."
+
+
+class PortExists(Conflict):
+    """The project has a port of this name that differs from the request."""
+
+    msg_fmt = "Port %(name)s already exists and differs: %(reason)s"
+    remedy = "Change it with bootflow.compute.port_update, or choose another name."
+
+
+class MacAddressInUse(Conflict):
+    """Another port has the MAC address (Neutron)."""
+
+    msg_fmt = "Unable to complete operation for network %(net_id)s. The mac address %(mac)s is in use."
+    remedy = "Choose another mac_address, or leave it out."
 
 
 class InterfaceAttachFailed(BootflowError):

@@ -82,7 +82,7 @@ def needs(request: ServerRequest) -> dict[str, int]:
         "instances": 1,
         "cores": request.flavor.vcpus,
         "ram": request.flavor.memory_mb,
-        PORTS: len(request.networks),
+        PORTS: sum(network.port is None for network in request.networks),
     }
 
 

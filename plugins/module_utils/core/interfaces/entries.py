@@ -10,17 +10,16 @@ import ipaddress
 import typing as t
 from dataclasses import dataclass
 
-from ..errors import InterfaceAttachFailedNoNetwork, InvalidInput, NetworkAmbiguous, NotSupportedYet
+from ..errors import InterfaceAttachFailedNoNetwork, InvalidInput, NetworkAmbiguous
 from ..model import NetworkRequest
 from ..networks.network_info import PortRecord
 from ..reading.problems import Problems
 from ..reading.setting import canonical
 from ..request.catalogue import Catalogue
 from ..request.networks import requested_interface
-from ..request.schema import ALWAYS, entry_errors, schema_validator, without_nulls
+from ..request.schema import entry_errors, schema_validator, without_nulls
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255, "format": "name"}
-_UUID = {"type": "string", "format": "uuid"}
 _IP = {"type": "string", "format": "ip"}
 _TAG = {
     "type": "string",
@@ -41,11 +40,13 @@ _ATTACHED = {
     "subnet": _NAME,
     "fixed_ip": _IP,
     "tag": _TAG,
-    "port_id": {**_UUID, "x-refused": ALWAYS},
+    "port": _NAME,
+    "port_id": _NAME,
 }
 _DETACHED = {
     "instance": _NAME,
-    "port_id": _UUID,
+    "port": _NAME,
+    "port_id": _NAME,
     "mac_address": _MAC,
     "network": _NAME,
     "net_id": _NAME,
@@ -69,6 +70,8 @@ class WantedInterface:
     def is_met_by(self, port: PortRecord) -> bool:
         """Whether a port of the instance is what is wanted."""
         asked = self.request
+        if asked.port is not None:
+            return asked.port in (port.id, port.name) and asked.tag in (None, port.tag)
         return (
             port.network_id == asked.network
             and asked.tag in (None, port.tag)
@@ -80,7 +83,9 @@ class WantedInterface:
     def conditions(self) -> int:
         """The number of conditions: a port that meets many is not to be taken by an entry with few."""
         asked = self.request
-        return sum(value is not None for value in (asked.subnet, asked.fixed_ip, asked.fixed_ip, asked.tag))
+        return sum(value is not None for value in (asked.subnet, asked.fixed_ip, asked.fixed_ip, asked.tag)) + 9 * bool(
+            asked.port
+        )
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class NamedInterface:
 
     path: str
     instance: str  # name or UUID
-    port_id: t.Optional[str] = None
+    port_id: t.Optional[str] = None  # or its name
     mac_address: t.Optional[str] = None
     network: t.Optional[str] = None  # name or id
     fixed_ip: t.Optional[str] = None  # in its short form
@@ -98,7 +103,7 @@ class NamedInterface:
     def is_met_by(self, port: PortRecord, network_name: str) -> bool:
         """Whether this port of the instance is meant. :arg network_name: of its network"""
         return (
-            self.port_id in (None, port.id)
+            self.port_id in (None, port.id, port.name)
             and self.mac_address in (None, port.mac_address.lower())
             and (self.network is None or self.network in (port.network_id, network_name))
             and (self.fixed_ip is None or any(fixed["ip_address"] == self.fixed_ip for fixed in port.fixed_ips))
@@ -120,22 +125,15 @@ def wanted_interfaces(
 
     An entry without a network means the only one, as in Nova.
 
-    :arg entries: ``instance``; ``network`` (or Nova's ``net_id``), ``subnet``, ``fixed_ip``, ``tag``.
+    :arg entries: ``instance``; ``network`` (or Nova's ``net_id``), ``subnet``, ``fixed_ip``, ``tag``; or ``port`` (or Nova's ``port_id``), ``tag``.
     :arg project: named where there is no network.
     """
     interfaces = []
     for path, entry in _sound(entries, _ATTACHED, problems):
         before = len(problems.errors)
-        if entry.get("port_id"):
-            error = NotSupportedYet(
-                feature="Attaching an existing port",
-                remedy="Give network, and subnet or fixed_ip; a port is made for it.",
-            )
-            problems.add(path + ".port_id", error)
-            continue
-        asked: dict[str, t.Any] = {n: entry[n] for n in ("network", "subnet", "fixed_ip", "tag") if n in entry}
+        asked: dict[str, t.Any] = {n: entry[n] for n in ("network", "subnet", "fixed_ip", "tag", "port") if n in entry}
         with problems.collect(path):
-            if "network" not in asked and "subnet" not in asked:
+            if not asked.keys() & {"network", "subnet", "port"}:
                 asked["network"] = _only_network(entry, catalogue, project)
             request = requested_interface(asked, 1, catalogue, path, problems)
             if request is not None and len(problems.errors) == before:
@@ -161,7 +159,7 @@ def _only_network(entry: t.Mapping[str, t.Any], catalogue: Catalogue, project: s
 def named_interfaces(entries: t.Sequence[t.Any], problems: Problems) -> list[NamedInterface]:
     """The interfaces to detach, without the entries that have an error in ``problems`` (paths interfaces[i]).
 
-    :arg entries: ``instance``, and one or more of ``port_id``, ``mac_address``, ``network`` (or ``net_id``), ``fixed_ip``, ``tag``.
+    :arg entries: ``instance``, and one or more of ``port`` (or ``port_id``), ``mac_address``, ``network`` (or ``net_id``), ``fixed_ip``, ``tag``.
     """
     interfaces = []
     for path, entry in _sound(entries, _DETACHED, problems):
@@ -177,7 +175,7 @@ def named_interfaces(entries: t.Sequence[t.Any], problems: Problems) -> list[Nam
             NamedInterface(
                 path=path,
                 instance=canonical(entry["instance"]),
-                port_id=canonical(entry["port_id"]) if "port_id" in entry else None,
+                port_id=canonical(entry["port"]) if "port" in entry else None,
                 mac_address=mac.lower() if mac is not None else None,
                 network=canonical(entry["network"]) if "network" in entry else None,
                 fixed_ip=str(ipaddress.ip_address(address)) if address is not None else None,
@@ -204,12 +202,17 @@ def _sound(
         if wrong:
             problems.extend(wrong)
             continue
-        if entry.get("network", entry.get("net_id")) != entry.get("net_id", entry.get("network")):
-            error = InvalidInput(message="network and net_id name different networks", remedy="Give only one of them.")
-            problems.add(path + ".net_id", error)
-            continue
-        network = entry.pop("net_id", entry.get("network"))
-        yield path, {**entry, "network": network} if network is not None else entry
+        for name, other in (("network", "net_id"), ("port", "port_id")):
+            if entry.get(name, entry.get(other)) != entry.get(other, entry.get(name)):
+                error = InvalidInput(
+                    message="%s and %s name different %ss" % (name, other, name), remedy="Give only one of them."
+                )
+                problems.add("%s.%s" % (path, other), error)
+                break
+            if other in entry:
+                entry[name] = entry.pop(other)
+        else:
+            yield path, entry
 
 
 def take_met(wanted: t.Sequence[WantedInterface], ports: t.Sequence[PortRecord]) -> dict[int, PortRecord]:

@@ -32,12 +32,12 @@ def options(subnet: t.Mapping[str, t.Any], forward: str, mtu: int | None) -> lis
 def reservations(
     mac: str, addresses: t.Iterable[t.Mapping[str, str]], network: Network, name: str
 ) -> list[dict[str, str]]:
-    """The addresses ({subnet_id, ip_address}) of a port that a managed network's DHCP server has to give it, for the module domain."""
+    """The addresses ({subnet_id, ip_address}) of a port that a managed network's DHCP server has to give it, for the module domain.
+
+    The server knows one address of an interface in a network: the first one of a port that has several.
+    """
     if not network.is_managed:
         return []
     served = {subnet.id for subnet in network.subnets if subnet.enable_dhcp}
-    return [
-        {"network": network.source, "mac": mac, "address": fixed["ip_address"], "name": name}
-        for fixed in addresses
-        if fixed["subnet_id"] in served
-    ]
+    given = [fixed["ip_address"] for fixed in addresses if fixed["subnet_id"] in served]
+    return [{"network": network.source, "mac": mac, "address": address, "name": name} for address in given[:1]]

@@ -21,6 +21,7 @@ from ..errors import (
     InvalidInput,
     InvalidIpForAllocationPools,
     InvalidIpForSubnet,
+    IpAddressInUse,
     OverlappingAllocationPools,
 )
 
@@ -164,6 +165,7 @@ def check_fixed_ip(subnet: Subnet, ip: str, enforce_pools: bool, managed: bool =
     :arg managed: the hosts have the address of the gateway.
     :raises InvalidIpForSubnet: not an address, or not one for ports of this subnet.
     :raises InvalidIpForAllocationPools: outside every pool, and ``enforce_pools`` is set.
+    :raises IpAddressInUse: the gateway has it.
     """
     address = parse_ip(ip)
     first, last = usable_range(subnet.cidr)
@@ -175,7 +177,7 @@ def check_fixed_ip(subnet: Subnet, ip: str, enforce_pools: bool, managed: bool =
             remedy="Choose an address from %s to %s." % (first, last),
         )
     if managed and address == parse_ip(subnet.gateway_ip):
-        raise InvalidIpForSubnet(
+        raise IpAddressInUse(
             message="IP address %s is the gateway of subnet %s, which each host has in this managed network"
             % (ip, name),
             remedy="Choose another address, or set another gateway_ip for the subnet.",

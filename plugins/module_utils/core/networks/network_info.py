@@ -39,6 +39,7 @@ class PortRecord:
     preserve_on_delete: bool = False  # True: the port existed before the instance and outlives it
     host: str | None = None
     active: bool = False  # its status is ACTIVE: plugged in
+    name: str | None = None  # of a port that a project made
 
 
 def build_network_info(
@@ -112,7 +113,7 @@ def _vif(port: PortRecord, networks: t.Mapping[str, Network], project_id: str) -
         "network": _network(port, network, project_id, place["bridge"]),
         "type": network.type,
         "details": place["details"],
-        "devname": ("tap" + port.id)[:DEVNAME_LENGTH],
+        "devname": devname(port.id),
         "ovs_interfaceid": None,
         "qbh_params": None,
         "qbg_params": None,
@@ -123,6 +124,11 @@ def _vif(port: PortRecord, networks: t.Mapping[str, Network], project_id: str) -
         "delegate_create": True,
         "meta": {"tag": port.tag} if port.tag else {},
     }
+
+
+def devname(port_id: str) -> str:
+    """Return the name of the interface of a port on its host."""
+    return ("tap" + port_id)[:DEVNAME_LENGTH]
 
 
 def _network(port: PortRecord, network: Network, project_id: str, bridge: str | None) -> Data:

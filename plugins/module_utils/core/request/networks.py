@@ -18,12 +18,14 @@ from ..errors import (
     NetworkAmbiguous,
     NetworkDuplicated,
     NotSupportedYet,
+    PortInUse,
 )
 from ..model import NetworkRequest
 from ..networks.ipam import check_fixed_ip, overlap, parse_cidr
 from ..networks.network import Network
 from ..networks.subnet import Subnet
 from ..reading.problems import Problems
+from ..reading.setting import canonical
 from .catalogue import Catalogue, find_subnet
 from .options import RequestOptions
 
@@ -51,11 +53,20 @@ def requested_networks(
         )
         if request is None:
             continue
+        if request.port is not None:
+            if any(request.port == other.port for other in requests):
+                problems.add(
+                    where + ".port",
+                    PortInUse(message="Port %s is requested twice." % request.port, remedy="Name each port once."),
+                )
+            requests.append(request)
+            continue
         if not options.allow_duplicate_networks and any(request.network == other.network for other in requests):
             problems.add(where, NetworkDuplicated(network_id=request.network))
         with problems.collect(where):
             check_overlap(
-                catalogue.network(str(request.network)), [catalogue.network(str(o.network)) for o in requests]
+                catalogue.network(str(request.network)),
+                [catalogue.network(o.network) for o in requests if o.network is not None],
             )
         requests.append(request)
     return tuple(requests)
@@ -104,8 +115,7 @@ def requested_interface(
             InvalidInput(message="network and uuid name different networks", remedy="Give only one of them."),
         )
     if item.get("port") is not None:
-        _refuse_port(item, max_count, path, problems)
-        return None
+        return _requested_port(item, max_count, path, problems)
     if name is None and subnet_name is None:
         problems.add(
             path,
@@ -144,9 +154,12 @@ def requested_interface(
     )
 
 
-def _refuse_port(item: t.Mapping[str, t.Any], max_count: int, path: str, problems: Problems) -> None:
-    """The errors of a requested port other than being unsupported."""
+def _requested_port(
+    item: t.Mapping[str, t.Any], max_count: int, path: str, problems: Problems
+) -> t.Optional[NetworkRequest]:
+    """An interface with an existing port, which the ledger resolves; None with an error in ``problems``."""
     port = item["port"]
+    before = len(problems.errors)
     for other in ("fixed_ip", "subnet", "network", "uuid"):
         if item.get(other) is not None:
             text = (
@@ -167,13 +180,9 @@ def _refuse_port(item: t.Mapping[str, t.Any], max_count: int, path: str, problem
                 remedy="Write one entry per port.",
             ),
         )
-    problems.add(
-        path + ".port",
-        NotSupportedYet(
-            feature="Booting with an existing port",
-            remedy="Give network, and subnet or fixed_ip; a port is made for it.",
-        ),
-    )
+    if len(problems.errors) > before:
+        return None
+    return NetworkRequest(port=canonical(port), tag=item.get("tag"))
 
 
 def _look_up(

@@ -24,7 +24,7 @@ MISSING_OK = Setting(
     "missing_ok",
     bool,
     False,
-    "Playbooks `delete`, `volume_delete` and `image_delete`: what is named and does not exist is not an error.",
+    "Playbooks `delete`, `volume_delete`, `image_delete` and `port_delete`: what is named and does not exist is not an error.",
 )
 
 DELETION = Table(
@@ -396,7 +396,8 @@ INTERFACES = Table(
             "interfaces",
             REQUESTS,
             help="Playbooks `attach_interface` and `detach_interface`: `instance` (name or UUID). To attach `network` (the only one by default), `subnet`,"
-            " `fixed_ip`, `tag`; to detach one or more of `port_id`, `mac_address`, `network`, `fixed_ip`, `tag`. `net_id` is Nova's word for `network`.",
+            " `fixed_ip`, `tag`, or `port` (name or id) and `tag`; to detach one or more of `port`, `mac_address`, `network`, `fixed_ip`, `tag`."
+            " `net_id` and `port_id` are Nova's words for `network` and `port`.",
             required=True,
         ),
     )

@@ -16,6 +16,7 @@ from .hosts import HOST
 from .images import IMAGE_DELETION, IMAGE_EXPORT, IMAGE_SELECTION, IMAGE_STORES, IMAGE_WORK
 from .live import LIVE, LIVE_TARGET
 from .names import strangers
+from .ports import PORT_DELETION, PORT_SELECTION, PORTS
 from .request import REQUEST, SHIPPED_IMAGES
 from .run import GUEST_DATA, INIT, LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS, WATCH, WATCHED
 from .scheduling import SCHEDULER
@@ -72,6 +73,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
         "See [images.md](images.md).",
         (*IMAGE_STORES, *IMAGE_WORK, *IMAGE_SELECTION, *IMAGE_DELETION, *IMAGE_EXPORT),
     ),
+    ("Ports", "See [ports.md](ports.md).", (*PORTS, *PORT_SELECTION, *PORT_DELETION)),
     (
         "Incremental backups",
         "See [incremental-backups.md](incremental-backups.md).",

@@ -35,6 +35,7 @@ from ...ledger.db.transaction import Transaction
 from ...ledger.fast import bulk
 from ...ledger.storage import attachments
 from ..instances import delete, operation, redefine
+from ..networks import requested_ports
 from .planned import VOLUME, BootVolumeOptions, Planned, volumes_requested, without_volumes
 
 if t.TYPE_CHECKING:
@@ -121,6 +122,9 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
         _fit_quota(tx, entries, wanted, sorted_rows.new, options.quotas)
     except errors.BootflowError as e:
         refusals.add(_quota_path(entries, e), e)
+    entries = requested_ports.resolve_boot(
+        tx, entries, [bool(names) for names in sorted_rows.new], options.networks, refusals
+    )
     had_disks = instances.disks_of(tx, [r.uuid for r in sorted_rows.resume])
     planned = _plan(tx, entries, sorted_rows.new, had_disks, options, refusals)
     _enter_groups(tx, entries, sorted_rows.new, options.quotas, refusals)
@@ -453,7 +457,8 @@ class _Writer:
         self._rows: list[tuple[int, dict[str, t.Any]]] = []  # of instances, each with the number of its entry
         self._disks_of: dict[str, list[dict[str, t.Any]]] = {}
         networks = [n for p in planned for _r, n in _networks_of(p.request.networks, options.networks)]
-        self.allocator = ports.Allocator(tx, tx.rng, networks)
+        given = [port for p in planned for port in requested_ports.ports_of(p.request.networks)]
+        self.allocator = ports.Allocator(tx, tx.rng, networks, given)
         self.volume_writer = self._volume_writer() if any(p.has_volumes for p in planned) else None
 
     def _volume_writer(self) -> BootVolumeWriter:

@@ -71,6 +71,7 @@ def _fail(tx: Transaction, row: Instance, host: str, failed: Failed, error: erro
         claims.release_on(tx, {(host, row.uuid)})
         ports.release(tx, [row.uuid])
     else:
+        only_here = ports.holds_kept(tx, row.uuid, host)
         made_for = cleanups.UNFINISHED if failed.unfinished else ""
         reason = failed.cleanup_reason or error.message
         cleanups.add(tx, cleanups.Due(host, row.uuid, row.domain_name, reason, made_for=made_for))
@@ -79,8 +80,8 @@ def _fail(tx: Transaction, row: Instance, host: str, failed: Failed, error: erro
         nodes.record_unreachable(tx, host, failed.cleanup_reason or error.message)
     if tx.context.count_failed_builds:
         nodes.count_failed_build(tx, host)
-    if not failed.cleaned and attachments.connected_to(tx, row.uuid, host):
-        # the guest may still write to the volumes, so no other guest may get them
+    if not failed.cleaned and (only_here or attachments.connected_to(tx, row.uuid, host)):
+        # the guest may still write to the volumes, and use the address of a port of its project, so no other guest may get them
         error = build_outcome.cleanup_failed("%s (%s)" % (failed.error.message, failed.cleanup_reason))
     outcome = build_outcome.outcome_of(error, has_retry=bool(row.retry), preparing=failed.preparing)
     if outcome.kind == build_outcome.RESCHEDULE:
@@ -167,7 +168,8 @@ def allocate_missing_ports(
     """
     refused_builds: dict[str, Failed] = {}
     missing = {r.uuid: requested_networks(r.spec) for r in rows if not have[r.uuid]}
-    allocator = ports.Allocator(tx, tx.rng, [n for part in missing.values() for _r, n in part])
+    given = [request.port for part in missing.values() for request, _n in part if request.port is not None]
+    allocator = ports.Allocator(tx, tx.rng, [n for part in missing.values() for _r, n in part], given)
     bound: dict[str, list[str]] = {}
     for row in rows:
         networks = missing.get(row.uuid)

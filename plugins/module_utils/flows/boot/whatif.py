@@ -27,6 +27,7 @@ from ...ledger.compute import groups, instances, nodes, requests
 from ...ledger.compute.fleet import NEVER_REPORTED, Needs
 from ...ledger.compute.nodes import NodeRow
 from ...ledger.db.transaction import Transaction
+from ..networks import requested_ports
 from . import schedule
 from .accept import resolved_hints, stored_spec
 
@@ -146,6 +147,11 @@ def _stored(
     hints: t.Mapping[str, t.Any] = {}
     with problems.collect(path + ".scheduler_hints"):
         hints = resolved_hints(tx, request)
+    refused_ports = Problems()
+    (request,) = requested_ports.resolve_boot(tx, [request], [True], networks, refused_ports)
+    # An instance of the request may be there, and have the port.
+    unknown = [e for e in refused_ports.errors if e["code"] != "PortInUse"]
+    problems.extend({**e, "path": path + str(e["path"])[len("instances[0]") :]} for e in unknown)
     known = [(r, networks[r.network]) for r in request.networks if r.network is not None and r.network in networks]
     return stored_spec(request, known, hints)
 

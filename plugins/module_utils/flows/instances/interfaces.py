@@ -18,14 +18,16 @@ from dataclasses import dataclass, field
 from ...core import errors
 from ...core.instances import quotas
 from ...core.interfaces.entries import STATUSES, NamedInterface, WantedInterface, take_met
+from ...core.model import NetworkRequest
 from ...core.networks import on_hosts
 from ...core.networks.network import Network
 from ...core.networks.network_info import PortRecord
 from ...core.request.networks import check_overlap
-from ...ledger.compute import history, instances, nodes, ports, runs
+from ...ledger.compute import history, instances, nodes, ports, project_ports, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
+from ..networks import requested_ports
 from . import operation, redefine
 from .hot_plug import Beginning, Refused
 from .operation import Operation
@@ -111,9 +113,11 @@ def begin_attach(
         named = operation.by_words(tx, (e.instance for e in entries), project, lock=False)
         take_turns(tx, "project", {row.project for rows in named.values() for row in rows})
     by_instance = _Entries(tx, ATTACH, entries, project, known_hosts)
-    named_networks = [networks[str(e.request.network)] for e in entries]
-    allocator = ports.Allocator(tx, tx.rng, named_networks)
-    adding = _Adding(tx, by_instance, allocator, limits, named_networks)
+    given = _given_ports(tx, by_instance)
+    used = [e.request.network for e in entries] + [row.network_id for row in given.values()]
+    named_networks = [networks[key] for key in used if key is not None and key in networks]
+    allocator = ports.Allocator(tx, tx.rng, named_networks, [row.id for row in given.values()])
+    adding = _Adding(tx, by_instance, allocator, limits, named_networks, given)
     for uuid in by_instance.uuids:
         if by_instance.may_begin(uuid):
             adding.add(uuid, networks)
@@ -127,6 +131,17 @@ def begin_attach(
     return begun
 
 
+def _given_ports(tx: Transaction, by_instance: _Entries[WantedInterface]) -> project_ports.Found:
+    """Return the existing ports that the entries name, by word and project of the instance."""
+    named = [
+        (e.request.port, by_instance.rows[uuid].project)
+        for uuid, entries in by_instance.entries.items()
+        for e in entries
+        if e.request.port is not None
+    ]
+    return project_ports.find(tx, named)
+
+
 class _Adding:
     """The wanted ports, including existing ones."""
 
@@ -137,12 +152,14 @@ class _Adding:
         allocator: ports.Allocator,
         limits: t.Mapping[str, t.Any],
         named_networks: t.Iterable[Network],
+        given: project_ports.Found,
     ):
         self.by_instance = by_instance
         self.allocator = allocator
         self.wanted: list[str] = []  # ids
         self.new: set[str] = set()
         self.networks: dict[str, list[Network]] = {}  # uuid -> the networks of its new ports
+        self._given = given
         self._existing = ports.ports_of(tx, by_instance.uuids)
         self._positions = ports.next_positions(tx, by_instance.uuids)
         self._reported: dict[tuple[str, str], on_hosts.Reported] = {}
@@ -161,23 +178,33 @@ class _Adding:
         for number, entry in enumerate(entries):
             if number in met:
                 continue
-            network = networks[str(entry.request.network)]
             try:
+                request, network = self._resolved(row, entry, networks)
                 self._check_host(row, network)
                 check_overlap(network, have)
-                if row.project in self._limits:
+                if request.port is None and row.project in self._limits:
                     quotas.check_ports(1, self._used.get(row.project, 0), self._limits[row.project])
-                (port_id,) = self.allocator.add(uuid, [(entry.request, network)], self._positions[uuid])
+                (port_id,) = self.allocator.add(uuid, [(request, network)], self._positions[uuid])
             except errors.BootflowError as e:
                 e.status = STATUSES.get(e.code, e.status)
                 self.by_instance.refuse(row, entry, e)
                 continue
             self._positions[uuid] += 1
-            self._used[row.project] = self._used.get(row.project, 0) + 1
+            self._used[row.project] = self._used.get(row.project, 0) + int(request.port is None)
             self.new.add(port_id)
             self.wanted.append(port_id)
             have.append(network)
             self.networks.setdefault(uuid, []).append(network)
+
+    def _resolved(
+        self, row: Instance, entry: WantedInterface, networks: t.Mapping[str, Network]
+    ) -> tuple[NetworkRequest, Network]:
+        """:raises PortNotFound, PortNotUsable, PortInUse, NetworkNotFound: the port cannot be attached"""
+        word = entry.request.port
+        if word is None:
+            return entry.request, networks[str(entry.request.network)]
+        port = requested_ports.usable(self._given.get((word, row.project)), word, row.project, row.uuid)
+        return requested_ports.bound(entry.request, port), requested_ports.network_of(port, networks)
 
     def _check_host(self, row: Instance, network: Network) -> None:
         """:raises HostLacksNetwork: the instance's host reported that it lacks the network"""

@@ -79,7 +79,8 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
     device_rows = claims.devices_without_claim(tx)
     open_moves = moves.all_open(tx)
     moving = {m.instance_uuid: m for m in open_moves}
-    named = {r.instance_uuid for rows in (cleanup_rows, claim_rows, port_rows, device_rows) for r in rows}
+    named = {r.instance_uuid for rows in (cleanup_rows, claim_rows, device_rows) for r in rows}
+    named.update(str(r.instance_uuid) for r in port_rows)
     for snapshot in evidence.snapshots.values():
         named.update(d.uuid for d in snapshot.domains)
         named.update(snapshot.folders)
@@ -257,7 +258,7 @@ def _ports(tx: Transaction, rows: t.Sequence[SuspiciousPort]) -> list[audit.Port
     return [
         audit.Port(
             r.id,
-            r.instance_uuid,
+            str(r.instance_uuid),
             r.host,
             r.position == ports.HELD,
             tuple(addresses.get(r.id, ())),

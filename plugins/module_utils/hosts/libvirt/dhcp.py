@@ -19,7 +19,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ...core.errors import NetworkError
+from ...core.errors import IpAddressInUse, NetworkError
 from ...core.guest.domain.element import parse, to_text
 from ...core.optional import optional_import
 from ..os.batch import progress
@@ -69,8 +69,9 @@ def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False, re
     """Ensure that the server gives this address to this interface. Returns whether anything was, or would be, changed.
 
     :arg replace: whether this ends the reservation of another interface for the address.
-    :raises NetworkError: the network does not exist, has no subnet of the address or gives away free addresses; the address is
-        reserved for another interface, which is not to be replaced; or the server does not release the address, which another guest had.
+    :raises NetworkError: the network does not exist, has no subnet of the address or gives away free addresses.
+    :raises IpAddressInUse: the address is reserved for another interface, which is not to be replaced; or the server does not release the
+        address, which another guest had.
     """
     network = find_network(connection, wanted.network)
     if network is None:
@@ -87,7 +88,7 @@ def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False, re
             continue
         others = [_mac_of(h) for h in old if _mac_of(h) != wanted.mac.lower()]
         if others and not replace:
-            raise NetworkError(
+            raise IpAddressInUse(
                 message="address %s of libvirt network %s is reserved for %s"
                 % (wanted.address, wanted.network, ", ".join(others)),
                 remedy="Find out who reserved it (virsh net-dumpxml %s), and remove that reservation." % wanted.network,
@@ -105,7 +106,7 @@ def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False, re
         _update(network, libvirt.VIR_NETWORK_UPDATE_COMMAND_ADD_LAST, index, new, flag)
     leased_to = [] if check_mode else _end_leases(network, wanted.address, wanted.mac)
     if leased_to:
-        raise NetworkError(
+        raise IpAddressInUse(
             message="address %s of libvirt network %s is still leased to %s"
             % (wanted.address, wanted.network, ", ".join(leased_to)),
             remedy="Wait until the lease expires. Or stop the network on the host (virsh net-destroy %s), which its guests there lose, and boot again:"

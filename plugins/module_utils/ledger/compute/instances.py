@@ -700,11 +700,13 @@ def usage(tx: Transaction, projects: t.Collection[str]) -> dict[str, dict[str, i
 
 
 def ports_in_use(tx: Transaction, projects: t.Collection[str]) -> dict[str, int]:
-    """project -> the ports of its live instances; a project without is left out."""
-    c = instances.c
+    """project -> its ports: those of its live instances, and those that it made and no instance has. A project without is left out."""
+    c, p = instances.c, ports.c
     live_instances = sa.and_(c.deleted == LIVE, bulk.among(tx, c.project, sorted(projects)))
-    query = sa.select(c.project, sa.func.count()).join(ports, ports.c.instance_uuid == c.uuid)
-    return dict(tx.execute(query.where(live_instances).group_by(c.project)).all())
+    of_instances = sa.select(c.project).join(ports, p.instance_uuid == c.uuid).where(live_instances)
+    unbound = sa.select(p.project).where(bulk.among(tx, p.project, sorted(projects)), p.instance_uuid.is_(None))
+    each = sa.union_all(of_instances, unbound).subquery()
+    return dict(tx.execute(sa.select(each.c.project, sa.func.count()).group_by(each.c.project)).all())
 
 
 def placed_on(tx: Transaction, uuids: t.Collection[str]) -> dict[str, str]:

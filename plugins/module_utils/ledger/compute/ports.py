@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ports and addresses: created and released in one transaction with their instance.
+"""Ports and addresses: created and released in one transaction with their instance. Ports that a project made (project_ports.py) are bound to
+an instance instead, and unbound where the others are deleted.
 
 An address is taken if its row (subnet, address) exists. Free addresses are known as ranges (free_addresses), so that the next
 addresses are found without the taken ones.
@@ -17,6 +18,7 @@ import typing as t
 from ...core import errors
 from ...core.model import NetworkRequest
 from ...core.networks import ipam
+from ...core.networks.fixed_addresses import FixedAddress
 from ...core.networks.network import Network
 from ...core.networks.network_info import PortRecord
 from ...core.networks.subnet import Subnet
@@ -38,20 +40,24 @@ class PortRow:
     """A row of ports. ``position``: of the interface; HELD: it waits for its host to be cleaned; LEAVING or less: see begin_leaving()."""
 
     id: str
-    instance_uuid: str
+    instance_uuid: str | None  # None: a port that a project made, and that no instance has
     position: int
     network_id: str
     mac_address: str
     host: str | None  # None until its instance has one
     tag: str | None
     created_at: float  # seconds since the epoch
+    project: str | None  # None: a boot or attach_interface made it
+    name: str | None
+    tags: t.Any | None
+    preserve_on_delete: bool
 
 
 class SuspiciousPort:
     """Fields that suspicious() reads of a port, for the audit."""
 
     id: str
-    instance_uuid: str
+    instance_uuid: str | None
     host: str | None
     position: int
 
@@ -60,9 +66,12 @@ class Allocator:
     """Allocates ports within one transaction.
 
     :arg networks: all networks for add(). Two runs in the same subnet take turns.
+    :arg given: ids of the existing ports that add() binds; they are locked.
     """
 
-    def __init__(self, tx: Transaction, rng: random.Random, networks: t.Iterable[Network]):
+    def __init__(
+        self, tx: Transaction, rng: random.Random, networks: t.Iterable[Network], given: t.Collection[str] = ()
+    ):
         take_turns(tx, "subnet", [s.id for n in networks for s in n.subnets])
         self.tx = tx
         self.rng = rng
@@ -70,6 +79,9 @@ class Allocator:
         self._subnets: dict[str, _FreeAddresses] = {}
         self._port_rows: list[dict[str, t.Any]] = []
         self._ip_rows: list[dict[str, t.Any]] = []
+        self._made_rows: list[dict[str, t.Any]] = []
+        self._bindings: dict[str, dict[str, t.Any]] = {}
+        self._owners = _lock(tx, given) if given else {}
 
     def add(
         self, instance_uuid: str, requested: t.Sequence[tuple[NetworkRequest, Network]], first: int = 0
@@ -77,11 +89,15 @@ class Allocator:
         """Plan the ports of one instance, in the order of its interfaces. write() creates them. Returns their ids.
 
         :arg first: the position of the first one.
-        :raises FixedIpAlreadyInUse, InvalidIpForSubnet, InvalidIpForAllocationPools, NoMoreFixedIps:
+        :raises FixedIpAlreadyInUse, InvalidIpForSubnet, InvalidIpForAllocationPools, NoMoreFixedIps, PortNotFound, PortInUse:
             nothing was written; the caller's transaction is to be rolled back.
         """
         ids = []
         for position, (request, network) in enumerate(requested, first):
+            if request.port is not None:
+                self._bind(request.port, instance_uuid, position, request.tag)
+                ids.append(request.port)
+                continue
             port_id = self.tx.new_id()
             ids.append(port_id)
             for subnet, address in self._addresses(request, network):
@@ -99,8 +115,58 @@ class Allocator:
             )
         return ids
 
+    def _bind(self, port_id: str, instance_uuid: str, position: int, tag: str | None) -> None:
+        if port_id not in self._owners:
+            raise errors.PortNotFound(port_id=port_id)
+        if self._owners[port_id] is not None or port_id in self._bindings:
+            raise errors.PortInUse(port_id=port_id)
+        binding = {"id": port_id, "instance_uuid": instance_uuid, "position": position, "tag": tag}
+        self._bindings[port_id] = binding
+
+    def make(
+        self,
+        network: Network,
+        project: str,
+        name: str,
+        mac_address: str | None = None,
+        fixed_ips: t.Sequence[FixedAddress] | None = None,
+        tags: t.Sequence[str] = (),
+    ) -> str:
+        """Plan a port of a project. write() creates it. Returns its id.
+
+        :arg mac_address: None: a generated one. :arg fixed_ips: None: one of each IP version.
+        :raises BootflowError: see add().
+        """
+        port_id = self.tx.new_id()
+        self.add_addresses(port_id, network, [FixedAddress(None, None)] if fixed_ips is None else fixed_ips)
+        self._made_rows.append(
+            {
+                "id": port_id,
+                "position": 0,
+                "network_id": network.id,
+                "mac_address": mac_address or "",
+                "created_at": self.now,
+                "project": project,
+                "name": name,
+                "tags": list(tags),
+                "preserve_on_delete": True,
+            }
+        )
+        return port_id
+
+    def add_addresses(self, port_id: str, network: Network, fixed_ips: t.Iterable[FixedAddress]) -> list[str]:
+        """Plan more addresses of a port. Returns them. :raises BootflowError: see add()."""
+        added = []
+        for fixed in fixed_ips:
+            request = NetworkRequest(network.id, fixed.subnet, fixed.address)
+            for subnet, address in self._addresses(request, network):
+                self._ip_rows.append({"subnet_id": subnet.id, "ip_address": address, "port_id": port_id})
+                added.append(address)
+        return added
+
     def forget(self, instance_uuid: str) -> None:
         """Drop the planned ports of an instance that was rejected."""
+        self._bindings = {k: b for k, b in self._bindings.items() if b["instance_uuid"] != instance_uuid}
         dropped_ids = {r["id"] for r in self._port_rows if r["instance_uuid"] == instance_uuid}
         self._port_rows = [r for r in self._port_rows if r["id"] not in dropped_ids]
         remaining_ids = {r["id"] for r in self._port_rows}
@@ -110,8 +176,11 @@ class Allocator:
         """Write the planned ports.
 
         :raises VirtualInterfaceMacAddressException: no free MAC address was found.
+        :raises MacAddressInUse: another port has a requested one.
         """
-        for row, mac in zip(self._port_rows, self._free_macs(len(self._port_rows))):
+        self._check_macs()
+        to_generate = [row for row in (*self._port_rows, *self._made_rows) if not row["mac_address"]]
+        for row, mac in zip(to_generate, self._free_macs(len(to_generate))):
             row["mac_address"] = mac
         numbers_by_subnet: dict[str, set[int]] = {subnet_id: set() for subnet_id in self._subnets}
         for row in self._ip_rows:
@@ -119,8 +188,19 @@ class Allocator:
         for subnet_id, numbers in numbers_by_subnet.items():
             self._subnets[subnet_id].take(numbers)
         bulk.insert(self.tx, ports, self._port_rows)
+        bulk.insert(self.tx, ports, self._made_rows)
         bulk.insert(self.tx, ip_allocations, self._ip_rows)
-        self._port_rows, self._ip_rows, self._subnets = [], [], {}
+        bulk.update(self.tx, ports, "id", list(self._bindings.values()))
+        self._port_rows, self._ip_rows, self._made_rows, self._bindings, self._subnets = [], [], [], {}, {}
+
+    def _check_macs(self) -> None:
+        requested = {row["mac_address"]: row for row in self._made_rows if row["mac_address"]}
+        if not requested:
+            return
+        used = owners_of_macs(self.tx, requested)
+        twice = [row for row in self._made_rows if row["mac_address"] and requested[row["mac_address"]] is not row]
+        for row in (*twice, *(requested[mac] for mac in used)):
+            raise errors.MacAddressInUse(net_id=row["network_id"], mac=row["mac_address"])
 
     def _free_macs(self, count: int) -> list[str]:
         free_macs: list[str] = []
@@ -173,7 +253,8 @@ class Allocator:
                 continue
             number = ipaddress.ip_address(address)
             if not self._in(subnet).reserve(int(number)):
-                raise errors.FixedIpAlreadyInUse(address=address, subnet=subnet.name)
+                holder = address_holder(self.tx, subnet.id, str(number)) or "Another entry of the request"
+                raise errors.FixedIpAlreadyInUse.held_by(holder, address=address, subnet=subnet.name)
             return subnet, str(number)
         raise refusal
 
@@ -181,6 +262,36 @@ class Allocator:
         if subnet.id not in self._subnets:
             self._subnets[subnet.id] = _FreeAddresses(self.tx, subnet)
         return self._subnets[subnet.id]
+
+
+def _lock(tx: Transaction, ids: t.Collection[str]) -> dict[str, str | None]:
+    """Return the instances that have these ports; None: none. Ports that do not exist are left out."""
+    c = ports.c
+    query = sa.select(c.id, c.instance_uuid).where(bulk.among(tx, c.id, sorted(set(ids)))).order_by(c.id)
+    return {r.id: r.instance_uuid for r in tx.execute(query.with_for_update())}
+
+
+def owners_of_macs(tx: Transaction, macs: t.Collection[str]) -> dict[str, str]:
+    """Return the MAC addresses in use -> the ids of their ports."""
+    query = sa.select(ports.c.mac_address, ports.c.id).where(bulk.among(tx, ports.c.mac_address, sorted(macs)))
+    return dict(tx.execute(query).all()) if macs else {}
+
+
+def address_holder(tx: Transaction, subnet_id: str, address: str) -> str:
+    """Return in words who has the address; "": nobody."""
+    c, p, i = ip_allocations.c, ports.c, instances.c
+    query = (
+        sa.select(p.id, p.name, i.display_name, i.deleted)
+        .select_from(ip_allocations.join(ports, p.id == c.port_id).outerjoin(instances, i.uuid == p.instance_uuid))
+        .where(c.subnet_id == subnet_id, c.ip_address == address)
+    )
+    row = tx.execute(query).first()
+    if row is None:
+        return ""
+    port = "Port %s" % (row.name or row.id)
+    if row.display_name is None:
+        return port
+    return "%s of %sinstance %s" % (port, "the deleted " if row.deleted else "", row.display_name)
 
 
 class _FreeAddresses:
@@ -349,8 +460,9 @@ def ports_of(tx: Transaction, uuids: t.Sequence[str], leaving: bool = False) -> 
     which = ports.c.position <= LEAVING if leaving else ports.c.position >= 0
     query = sa.select(ports).where(ports_of_instances, which)
     port_rows = tx.rows(query.order_by(ports.c.instance_uuid, ports.c.position), PortRow)
-    networks = _networks_of(tx, {r.instance_uuid for r in port_rows})
+    networks = _networks_of(tx, {str(r.instance_uuid) for r in port_rows})
     for r in port_rows:
+        uuid = str(r.instance_uuid)
         record = PortRecord(
             id=r.id,
             network_id=r.network_id,
@@ -358,10 +470,11 @@ def ports_of(tx: Transaction, uuids: t.Sequence[str], leaving: bool = False) -> 
             fixed_ips=tuple(addresses.get(r.id, ())),
             instance_uuid=r.instance_uuid,
             tag=r.tag,
-            preserve_on_delete=False,
+            preserve_on_delete=bool(r.preserve_on_delete),
             host=r.host,
+            name=r.name,
         )
-        ports_by_uuid[r.instance_uuid].append((record, networks[r.instance_uuid][r.network_id]))
+        ports_by_uuid[uuid].append((record, networks[uuid][r.network_id]))
     return ports_by_uuid
 
 
@@ -412,10 +525,26 @@ def _mirror(tx: Transaction, ids: t.Sequence[str], which: sa.ColumnElement[bool]
 
 
 def end_leaving(tx: Transaction, ids: t.Sequence[str]) -> None:
-    """Delete ports that left, and free their addresses."""
-    leaving_ports = sa.and_(bulk.among(tx, ports.c.id, ids), ports.c.position <= LEAVING)
-    _free(tx, ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(leaving_ports)))
-    tx.execute(ports.delete().where(leaving_ports))
+    """Delete ports that left, and free their addresses; unbind ports that outlive their instances."""
+    _give_up(tx, sa.and_(bulk.among(tx, ports.c.id, ids), ports.c.position <= LEAVING))
+
+
+def _give_up(tx: Transaction, condition: sa.ColumnElement[bool]) -> int:
+    """Take these ports from their instances. Ports that projects made keep their addresses and are bound to no instance; the others
+    are deleted. Returns the number of ports."""
+    c = ports.c
+    kept = ports.update().where(condition, c.preserve_on_delete.is_(True))
+    count = int(tx.execute(kept.values(instance_uuid=None, host=None, position=0, tag=None)).rowcount)
+    made_by_boots = sa.and_(condition, c.preserve_on_delete.is_(False))
+    _free(tx, ip_allocations.c.port_id.in_(sa.select(c.id).where(made_by_boots)))
+    return count + int(tx.execute(ports.delete().where(made_by_boots)).rowcount)
+
+
+def holds_kept(tx: Transaction, uuid: str, host: str) -> bool:
+    """Whether the instance has a port on ``host`` that outlives it: no other port can take its place elsewhere."""
+    c = ports.c
+    query = sa.select(c.id).where(c.instance_uuid == uuid, c.host == host, c.preserve_on_delete.is_(True))
+    return tx.execute(query.limit(1)).first() is not None
 
 
 def follow_leaving(tx: Transaction, uuid: str, source: str, host: str) -> None:
@@ -465,12 +594,10 @@ def unbind(tx: Transaction, uuids: t.Sequence[str]) -> None:
 
 
 def release(tx: Transaction, uuids: t.Sequence[str]) -> int:
-    """Delete the ports of these instances and free their addresses; ports kept by hold() stay."""
+    """Delete the ports of these instances and free their addresses, or unbind the ports that outlive them; ports kept by hold() stay."""
     if not uuids:
         return 0
-    released_ports = sa.and_(bulk.among(tx, ports.c.instance_uuid, uuids), ports.c.position != HELD)
-    _free(tx, ip_allocations.c.port_id.in_(sa.select(ports.c.id).where(released_ports)))
-    return int(tx.execute(ports.delete().where(released_ports)).rowcount)
+    return _give_up(tx, sa.and_(bulk.among(tx, ports.c.instance_uuid, uuids), ports.c.position != HELD))
 
 
 def hold(tx: Transaction, uuid: str, host: str) -> None:
@@ -480,13 +607,12 @@ def hold(tx: Transaction, uuid: str, host: str) -> None:
 
 
 def release_on(tx: Transaction, cleaned: t.Collection[tuple[str, str]]) -> None:
-    """Delete the ports that instances have on hosts that were cleaned of them. {(host, instance's uuid)}"""
+    """Give up the ports that instances have on hosts that were cleaned of them. {(host, instance's uuid)}"""
     condition = bulk.among(tx, ports.c.instance_uuid, sorted({uuid for _host, uuid in cleaned}))
     rows = tx.execute(sa.select(ports.c.id, ports.c.host, ports.c.instance_uuid).where(condition)) if cleaned else ()
     ids = [r.id for r in rows if (r.host, r.instance_uuid) in cleaned]
     if ids:
-        _free(tx, bulk.among(tx, ip_allocations.c.port_id, ids))
-        tx.execute(ports.delete().where(bulk.among(tx, ports.c.id, ids)))
+        _give_up(tx, bulk.among(tx, ports.c.id, ids))
 
 
 def network_from(data: t.Mapping[str, t.Any]) -> Network:
@@ -527,7 +653,12 @@ def addresses_without_port(tx: Transaction) -> list[tuple[int, str]]:
 
 
 def remove(tx: Transaction, ids: t.Sequence[str]) -> None:
-    """Remove ports with their addresses."""
+    """Remove ports with their addresses; unbind ports that outlive their instances."""
+    _give_up(tx, bulk.among(tx, ports.c.id, ids))
+
+
+def delete(tx: Transaction, ids: t.Sequence[str]) -> None:
+    """Delete ports with their addresses, also ports that outlive their instances."""
     _free(tx, bulk.among(tx, ip_allocations.c.port_id, ids))
     tx.execute(ports.delete().where(bulk.among(tx, ports.c.id, ids)))
 

@@ -13,7 +13,7 @@ import typing as t
 from ...core.instances import states
 from ...core.instances.progress import FIELDS
 from ...core.networks.network import Network
-from ...core.networks.network_info import PortRecord
+from ...core.networks.network_info import PortRecord, devname
 from ...core.times import utc
 from ..db.transaction import Transaction
 from . import claims, history, instances, moves, ports, requests
@@ -74,7 +74,17 @@ def _view(
         "config_drive": row.config_drive,
         "addresses": [a for p, n in port_records for a in _addresses(p, n)],
         "ports": [
-            {"id": p.id, "network": n.name, "mac_address": p.mac_address, "fixed_ips": [dict(f) for f in p.fixed_ips]}
+            {
+                "id": p.id,
+                "name": p.name,
+                "network": n.name,
+                "network_id": n.id,
+                "mac_address": p.mac_address,
+                "fixed_ips": [dict(f) for f in p.fixed_ips],
+                "devname": devname(p.id),
+                "preserve_on_delete": p.preserve_on_delete,
+                "tag": p.tag,
+            }
             for p, n in port_records
         ],
         "created_at": utc(row.created_at),

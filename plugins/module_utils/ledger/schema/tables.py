@@ -245,13 +245,19 @@ ports = sa.Table(
     "ports",
     metadata,
     sa.Column("id", sa.String(36), primary_key=True),
-    sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), nullable=False, index=True),
+    sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), index=True),  # empty: it is not bound
     sa.Column("position", sa.Integer, nullable=False),
     sa.Column("network_id", sa.String(36), nullable=False),
     sa.Column("mac_address", sa.String(17), nullable=False, unique=True),
     sa.Column("host", sa.String(255)),
     sa.Column("tag", sa.String(60)),
     sa.Column("created_at", sa.Float, nullable=False),
+    # Of ports that a project made; a port that an instance's boot made belongs to the instance.
+    sa.Column("project", sa.String(255)),
+    sa.Column("name", sa.String(255)),
+    sa.Column("tags", sa.JSON),
+    sa.Column("preserve_on_delete", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.UniqueConstraint("project", "name", name="uq_ports_project_name"),
 )
 
 # The row is the address: two runs can never have the same one.

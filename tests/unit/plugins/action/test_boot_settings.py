@@ -281,7 +281,7 @@ def test_a_guest_cannot_have_the_gateway_of_a_managed_network(world: World) -> N
         {"name": "lan", "subnets": [{"cidr": "10.1.0.0/24"}]},
     ]
     boot = Boot(world, networks=networks)
-    error = ("instances[0].networks[0].fixed_ip", "InvalidIpForSubnet", 400)
+    error = ("instances[0].networks[0].fixed_ip", "IpAddressInUse", 409)
     assert boot.errors(networks=[{"network": "blue", "fixed_ip": "10.0.0.1"}]) == [error]
     assert boot.accept(networks=[{"network": "lan", "fixed_ip": "10.1.0.1"}])["created"]
 

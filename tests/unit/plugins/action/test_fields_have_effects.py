@@ -190,7 +190,6 @@ REFUSED: dict[str, tuple[dict[str, t.Any], str]] = {
     "trusted_image_certificates": ({"trusted_image_certificates": ["a"]}, "NotSupportedYet"),
     "security_groups": ({"security_groups": ["web"]}, "NotSupportedYet"),
     "security_groups.name": ({"security_groups": [{"name": "web"}]}, "NotSupportedYet"),
-    "networks.port": ({"networks": [{"port": "aaaaaaaa-0000-4000-8000-000000000001"}]}, "NotSupportedYet"),
     "scheduler_hints.different_cell": ({"scheduler_hints": {"different_cell": ["c"]}}, "NotSupportedYet"),
     "scheduler_hints.target_cell": ({"scheduler_hints": {"target_cell": "c"}}, "NotSupportedYet"),
     # of a boot; the playbook apply follows them
@@ -214,6 +213,7 @@ ELSEWHERE = {
         ("block_device_mapping." + name for name in ("image_id", "snapshot_id", "volume_id")),
         "request/test_volume_devices.py",
     ),
+    "networks.port": "request/test_port_entries.py",  # and flows/networks/test_ports.py
     "block_device_mapping.no_device": "disks/test_block_device_rules.py",
 }
 

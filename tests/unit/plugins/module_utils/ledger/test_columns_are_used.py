@@ -298,6 +298,8 @@ def volumes(life: Life) -> None:
 
 
 def images(life: Life) -> None:
+    life.make_port(tags=("front",))
+    life.look()
     life.report("h1")
     uuid = life.boot("snapped")
     with life.ledger.write() as tx:

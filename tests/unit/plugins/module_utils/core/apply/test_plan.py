@@ -372,6 +372,19 @@ def on(*networks: NetworkRequest | str) -> tuple[NetworkRequest, ...]:
     return tuple(NetworkRequest(network=n) if isinstance(n, str) else n for n in networks)
 
 
+def test_existing_ports_come_and_go() -> None:
+    front, back = NetworkRequest(port="front"), NetworkRequest(port="back")
+    named = dataclasses.replace(port("web"), name="front")
+    have = present(networks=(front,), ports=(named, port("data", number=2)))
+    assert plan.plan([wanted(networks=(front,))], [have]).changes == ()
+    found = plan.plan([wanted(networks=(back,))], [have]).changes
+    assert [c.line() for c in found] == ["~ web-1 attach interface port back", "~ web-1 detach interface port front"]
+    assert [dict(c.interface) for c in found] == [
+        {"instance": "uuid-web-1", "port": "back"},
+        {"instance": "uuid-web-1", "port_id": "port-1"},
+    ]
+
+
 def test_interfaces_come_and_go_and_what_the_file_never_had_stays() -> None:
     fixed = NetworkRequest(network="data", fixed_ip="10.2.0.9", tag="fast")
     have = [present(networks=on("web", "logs"), ports=(port("web"), port("by-hand", number=2), port("logs", number=3)))]

@@ -64,6 +64,20 @@ def test_what_is_attached() -> None:
     assert found[2].request.subnet == by_name["web"].subnets[1].id
 
 
+def test_an_existing_port_is_attached_and_detached_by_name_or_id() -> None:
+    found, wrong = wanted(
+        {"instance": "a", "port_id": PORT.upper(), "tag": "nic"}, {"instance": "a", "port": "front"}, networks=[]
+    )
+    assert not wrong and [(f.request.port, f.request.network, f.request.tag) for f in found] == [
+        (PORT, None, "nic"),
+        ("front", None, None),
+    ]
+    front, other = port(name="front", tag="nic"), port(id="other")
+    assert entries.take_met(found, [other, front]) == {0: front}
+    by_name, wrong = named({"instance": "a", "port": "front"}, {"instance": "a", "port_id": PORT})
+    assert not wrong and all(n.is_met_by(front, "data") and not n.is_met_by(other, "data") for n in by_name)
+
+
 def test_an_entry_without_a_network_means_the_only_one() -> None:
     assert wanted({"instance": "a"}, networks=NETWORKS[:1])[0][0].request.network == catalogue().networks["web"].id
     assert wanted({"instance": "a"})[1] == [("interfaces[0]", "NetworkAmbiguous", 400)]
@@ -84,7 +98,9 @@ def test_an_entry_without_a_network_means_the_only_one() -> None:
         ({"instance": "a", "network": "data", "fixed_ip": "10.3.0.1"}, ".fixed_ip", "InvalidIpForNetwork"),
         ({"instance": "a", "network": "data", "fixed_ip": "x"}, ".fixed_ip", None),
         ({"instance": "a", "network": "data", "tag": "a,b"}, ".tag", None),
-        ({"instance": "a", "port_id": PORT}, ".port_id", "NotSupportedYet"),
+        ({"instance": "a", "port_id": PORT, "port": "front"}, ".port_id", "InvalidInput"),
+        ({"instance": "a", "port": "front", "fixed_ip": "10.2.0.9"}, ".fixed_ip", "InvalidInput"),
+        ({"instance": "a", "port": "front", "network": "data"}, ".network", "InvalidInput"),
         ({"instance": "a", "network": "data", "mode": "rw"}, ".mode", None),
         ({"instance": ["a"], "network": "data"}, ".instance", None),
     ],
@@ -116,7 +132,6 @@ def test_what_is_detached() -> None:
     assert named({"instance": "a"})[1] == [("interfaces[0]", "InvalidInput", 400)]
     for bad in (
         {"instance": "a", "mac_address": "x"},
-        {"instance": "a", "port_id": "7"},
         {"instance": "a", "subnet": "s"},
         7,
     ):

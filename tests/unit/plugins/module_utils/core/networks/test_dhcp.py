@@ -51,5 +51,7 @@ def test_only_a_managed_network_and_a_subnet_with_dhcp_have_reservations():
     assert dhcp.reservations("fa:16:3e:00:00:01", fixed, network, "web") == [
         {"network": "bf-n", "mac": "fa:16:3e:00:00:01", "address": "10.3.0.5", "name": "web"}
     ]
+    second = [*fixed, {"subnet_id": "served", "ip_address": "10.3.0.6"}]
+    assert [r["address"] for r in dhcp.reservations("fa:16:3e:00:00:01", second, network, "web")] == ["10.3.0.5"]
     for other in ({"manage": False}, {"type": "bridge"}):
         assert dhcp.reservations("fa:16:3e:00:00:01", fixed, dataclasses.replace(network, **other), "web") == []

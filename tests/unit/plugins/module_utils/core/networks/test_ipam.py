@@ -165,8 +165,9 @@ def test_the_gateway_of_a_managed_network_is_taken_by_its_hosts():
     seed = dataclasses.replace(subnet("10.0.0.0/24"), gateway_ip="10.0.0.1")
     ipam.check_fixed_ip(seed, "10.0.0.1", False)
     ipam.check_fixed_ip(seed, "10.0.0.2", False, managed=True)
-    with pytest.raises(errors.InvalidIpForSubnet, match=r"10\.0\.0\.1 is the gateway of subnet"):
+    with pytest.raises(errors.IpAddressInUse, match=r"10\.0\.0\.1 is the gateway of subnet") as caught:
         ipam.check_fixed_ip(seed, "10.0.0.1", False, managed=True)
+    assert caught.value.status == 409
 
 
 def test_no_pools_refuse_when_enforced():

@@ -105,7 +105,7 @@ def test_files_without_server_create_and_other_files_are_skipped(tmp_path):
 def test_validate_tells_everything_with_paths():
     schema = create_schema(load_fragments())
     errors = validate(
-        [{"name": "ok"}, {"name": "", "min_count": 0, "x": 1}, 7, {"networks": [{"fixed_ip": "a", "port": "b"}]}],
+        [{"name": "ok"}, {"name": "", "min_count": 0, "x": 1}, 7, {"networks": [{"fixed_ip": "a", "port": ""}]}],
         schema,
     )
     assert sorted((e["path"], e["code"], e["status"]) for e in errors) == [
@@ -178,7 +178,7 @@ def test_fields_are_not_listed_for_each_unknown_one() -> None:
             (schema_file.ALWAYS, schema_file.BY_BOOT),
             "Remove it; docs/request.md lists the fields.",
         ),
-        ({"networks": [{"ports": "x"}]}, (schema_file.ALWAYS,), "Known fields: fixed_ip, network, subnet, tag, uuid."),
+        ({"networks": [{"ports": "x"}]}, (schema_file.ALWAYS,), "Did you mean port?"),
         ({"block_device_mapping": [{"image": "x"}]}, (schema_file.IN_VERSION_2,), "Did you mean image_id?"),
         (
             {"block_device_mapping": [{"image": "x"}]},

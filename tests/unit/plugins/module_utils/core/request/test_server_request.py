@@ -111,7 +111,6 @@ def test_every_field_of_nova_create_is_honoured(parse):
 @pytest.mark.parametrize(
     "fields, path",
     [
-        ({"networks": [{"port": UUID}]}, "networks[0].port"),
         ({"networks": ["blue"], "security_groups": ["web"]}, "security_groups"),
         ({"scheduler_hints": {"target_cell": "c"}}, "scheduler_hints.target_cell"),
         ({"scheduler_hints": {"different_cell": ["c"]}}, "scheduler_hints.different_cell"),
@@ -294,7 +293,7 @@ REFUSED = [
     ({"networks": [{"network": "red", "tag": "a,b"}]}, "networks[0].tag", "InvalidInput", 400, "without a comma"),
     ({"networks": None}, "networks", "NetworkAmbiguous", 409, "Multiple possible networks"),
     ({"networks": "auto"}, "networks", "NetworkAmbiguous", 409, "Multiple possible networks"),
-    ({"networks": [{"port": "eth0"}]}, "networks[0].port", "InvalidInput", 400, "not a UUID"),
+    ({"networks": [{"port": "p"}, {"port": "p"}]}, "networks[1].port", "PortInUse", 409, "Port p is requested twice"),
     (
         {"block_device_mapping": [{}]},
         "block_device_mapping[0]",
@@ -508,7 +507,6 @@ def test_a_port_with_anything_else_tells_everything(errors):
         ("networks[0].fixed_ip", "InvalidInput"),
         ("networks[0].network", "InvalidInput"),
         ("networks[0].port", "MultiplePortsNotApplicable"),
-        ("networks[0].port", "NotSupportedYet"),
     ]
 
 

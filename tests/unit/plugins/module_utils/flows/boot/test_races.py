@@ -180,6 +180,44 @@ def test_one_wished_address(world: World) -> None:
     assert answers == {"created": 1, "FixedIpAlreadyInUse": PROCESSES - 1}
 
 
+def test_one_port(world: World) -> None:
+    """Two ports, asked for in both orders: one boot has both, and the others know that they are in use."""
+    for name in ("one", "two"):
+        world.make_port(name)
+
+    def work(mine: World, number: int) -> list[str]:
+        order = ("one", "two") if number % 2 else ("two", "one")
+        wishes = tuple(NetworkRequest(port=port) for port in order)
+        return [told(mine, request("p%d" % number, networks=wishes), run="r%d" % number)]
+
+    answers = collections.Counter(a for answer in race(world, work) for a in answer)
+    assert answers["created"] == 1 and set(answers) <= {"created", "PortInUse", "PortInUse,PortInUse"}
+    assert len({row.instance_uuid for row in world.rows(tables.ports)}) == 1
+
+
+def test_the_last_addresses_for_ports_and_boots(world: World) -> None:
+    """Ports are made and deleted, and guests boot: none gets an address that another has."""
+    world.know(network(1, addresses=20))
+
+    def work(mine: World, number: int) -> list[str]:
+        answers = []
+        for turn in range(4):
+            name = "p%d-%d" % (number, turn)
+            if number % 2:
+                answers.append(told(mine, request(name), run="r%d" % number))
+                continue
+            try:
+                mine.make_port(name, mac_address="52:54:00:00:00:0%d" % turn if turn % 2 else None)
+                answers.append("created")
+            except errors.InvalidRequest as e:
+                answers.append(e.errors[0]["code"])
+        return answers
+
+    answers = collections.Counter(a for answer in race(world, work) for a in answer)
+    assert set(answers) <= {"created", "NoMoreFixedIps", "MacAddressInUse"} and answers["created"] == 20
+    assert answers["MacAddressInUse"] <= 6 and len(set(world.addresses())) == 20
+
+
 def test_one_name(world: World) -> None:
     def work(mine: World, number: int) -> list[str]:
         return [told(mine, request("web", 3), run="r%d" % number)]

@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
@@ -128,7 +129,8 @@ def settle(world: World, uuid: str, guest: Guest) -> dict[str, str]:
 @pytest.mark.parametrize(("its", "step"), [(c, n) for c in COURSES for n in range(len(c.steps))], ids=str)
 def test_a_run_is_killed(world: World, its: Course, step: int) -> None:
     world.report("h1")
-    uuid = world.boot("web")
+    world.make_port()
+    uuid = world.boot("web", networks=("net-1", NetworkRequest(port="front")))
     put(world, uuid, its.vm_state)
     before = (world.claims(), world.used("h1"), world.addresses(), world.cleanups())
     assert begin(world, its, uuid, "dead") == [uuid]
@@ -144,6 +146,7 @@ def test_a_run_is_killed(world: World, its: Course, step: int) -> None:
     assert settle(world, uuid, guest) == {uuid: expected}
     row = world.row(uuid)
     assert (row.vm_state, row.task_state, row.host) == (expected, None, "h1")
+    assert world.port() == (uuid, "h1"), "a port of its project stays the instance's"
     assert row.power_state == (guest.power or states.NOSTATE)
     assert (row.deleted_at is not None) == (expected == states.SOFT_DELETED)
     for table in (tables.instance_actions, tables.instance_action_events):
