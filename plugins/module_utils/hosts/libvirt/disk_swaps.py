@@ -125,8 +125,6 @@ def swap_disk(connection: t.Any, swap: DiskSwap, check_mode: bool = False) -> di
         raise GuestDisksDiffer(**_place(domain, swap, now))
     if has_new:
         changed = _redefine(domain, swap, target, check_mode) or changed
-        if changed and not check_mode:
-            _grow(domain, swap, target)
     return _result(swap, changed, has_new, before, now, parts_of(domain))
 
 
@@ -197,9 +195,10 @@ def _copy(domain: t.Any, swap: DiskSwap, target: str) -> None:
     deadline = time.monotonic() + swap.seconds
     if not _is_own_job(domain, swap, target):
         flags = libvirt.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
+        destination = _destination(domain, swap, target)
         limit = {"bandwidth": swap.bandwidth * MIB} if swap.bandwidth else {}
         with libvirt_errors():
-            domain.blockCopy(target, _destination(swap), limit, flags)
+            domain.blockCopy(target, destination, limit, flags)
     try:
         _wait_until_ready(domain, swap, target, deadline)
         refuse_gone(swap.uuid)
@@ -210,9 +209,17 @@ def _copy(domain: t.Any, swap: DiskSwap, target: str) -> None:
         raise
 
 
-def _destination(swap: DiskSwap) -> str:
+def _destination(domain: t.Any, swap: DiskSwap, target: str) -> str:
+    """Return the ``<disk>`` that QEMU copies to. It copies only to disks of the same size (since 5.1): of a larger volume it gets a slice, which is what
+    the guest has of the volume until its next start.
+    """
     disk = parse("<disk type='block'><driver name='qemu' type='raw'/></disk>")
     disk.append(copy.deepcopy(swap.wanted.find("source")))
+    with libvirt_errors():
+        size = int(domain.blockInfo(target, 0)[0])
+    if swap.size > size:
+        slices = parse("<slices><slice type='storage' offset='0' size='%d'/></slices>" % size)
+        disk.find("source").append(slices)
     driver = swap.wanted.find("driver")
     for name in ("cache", "io", "discard"):
         if driver is not None and driver.get(name):
@@ -283,10 +290,3 @@ def _redefine(domain: t.Any, swap: DiskSwap, target: str, check_mode: bool) -> b
         with libvirt_errors():
             domain.updateDeviceFlags(to_text(wanted), flag_of([CONFIG]))
     return True
-
-
-def _grow(domain: t.Any, swap: DiskSwap, target: str) -> None:
-    """Tell a running guest the size of the new volume, which may be larger. QEMU tells the guest also where it knows the size already."""
-    if swap.size and LIVE in parts_of(domain):
-        with libvirt_errors():
-            domain.blockResize(target, swap.size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
