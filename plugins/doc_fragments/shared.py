@@ -8,12 +8,8 @@ from __future__ import annotations
 class ModuleDocFragment:
     """Documentation that several modules share, each under a name: bootflow.compute.shared.workers."""
 
-    ATTACHMENTS = r"""
+    VOLUME_CHANGE = r"""
 options:
-  attachments:
-    type: list
-    elements: raw
-    required: true
   project:
     description: Project of the instances and volumes. Read from the variable C(bootflow_project), else V(default).
     type: str
@@ -28,6 +24,14 @@ options:
   print_table:
     description: Print what was done, or in check mode what would be done. Read from the variable C(bootflow_print_table), else V(true).
     type: bool
+"""
+
+    ATTACHMENTS = r"""
+options:
+  attachments:
+    type: list
+    elements: raw
+    required: true
 """
 
     CONTROLLER = r"""

@@ -18,7 +18,12 @@ description:
   - A volume that is already attached to the instance stays unchanged.
   - A volume with C(multiattach) can be attached to several instances; only one run at a time changes its attachments.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.shared.attachments]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.shared.controller
+  - bootflow.compute.shared.attachments
+  - bootflow.compute.shared.volume_change
 attributes:
   diff_mode: {support: full}
 options:

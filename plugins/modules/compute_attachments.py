@@ -8,18 +8,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: compute_attachments
-short_description: Attach, detach and extend volumes of guests on a compute host
+short_description: Attach, detach, swap and extend volumes of guests on a compute host
 version_added: "0.9.0"
 description:
   - >-
     Does the pending work of the ledger on the host, in one task for all volumes. Connects the volumes that this run exported
     and attaches them to their guests, removes detaching volumes from their guests and disconnects the host from them, and
-    resizes the disks of volumes that grew.
+    resizes the disks of volumes that grew. Has QEMU copy volumes that are swapped to their new ones, and settles swaps of runs that died.
   - >-
     The host variable C(bootflow_volume_attach) selects the connector, V(kernel) for the initiator of the host or V(qemu) for that of QEMU.
   - >-
-    The task does not fail when a volume fails or the host does not answer; M(bootflow.compute.attach_volume) and
-    M(bootflow.compute.detach_volume) with C(phase=finish) report what is left.
+    The task does not fail when a volume fails or the host does not answer; M(bootflow.compute.attach_volume),
+    M(bootflow.compute.detach_volume) and M(bootflow.compute.swap_volume) with C(phase=finish) report what is left.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger]
 attributes:
@@ -43,6 +43,11 @@ attached:
   returned: success
 detached:
   description: UUIDs of the volumes detached from this host.
+  type: list
+  elements: str
+  returned: success
+swapped:
+  description: UUIDs of the new volumes that guests have instead of others.
   type: list
   elements: str
   returned: success

@@ -17,7 +17,12 @@ description:
     playbook C(bootflow.compute.detach_volume) runs all of these steps.
   - A volume that is not attached stays unchanged. The root volume of an instance cannot be detached.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller, bootflow.compute.shared.attachments]
+extends_documentation_fragment:
+  - bootflow.compute.attributes
+  - bootflow.compute.ledger
+  - bootflow.compute.shared.controller
+  - bootflow.compute.shared.attachments
+  - bootflow.compute.shared.volume_change
 attributes:
   diff_mode: {support: full}
 options:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: domain_disk
-short_description: Attach, detach and resize disks of guests
+short_description: Attach, detach, resize and swap disks of guests
 version_added: "0.9.0"
 description:
   - Attaches disks to existing guests, running or not, detaches them, or resizes the disk of a running guest after it grew.
@@ -46,21 +46,37 @@ options:
         type: str
         required: true
       state:
-        description: Requested state. V(resized) updates the size in the running guest after the disk grew.
+        description:
+          - Requested state. V(resized) updates the size in the running guest after the disk grew.
+          - >-
+            V(swapped) replaces the volume O(disks[].serial) of a running guest by the one in O(disks[].xml): QEMU copies it, follows what the guest
+            writes meanwhile, and goes over to the copy. V(settled) ends such a copy that was left, or completes the definition if the guest went
+            over, and reports which of the two it has.
         type: str
-        choices: [attached, detached, resized]
+        choices: [attached, detached, resized, swapped, settled]
         default: attached
       xml:
-        description: XML definition of the disk, with the same serial, a target and a driver type. Required with O(disks[].state=attached).
+        description:
+          - XML definition of the disk, with the same serial, a target and a driver type. Required with O(disks[].state=attached).
+          - With O(disks[].state=swapped) and O(disks[].state=settled) that of the new volume, with its serial.
         type: str
       source:
         description:
           - With O(disks[].state=detached), where this host has the volume, the path of a device or IQN/LUN.
           - A disk that is an overlay on the volume or a copy of it is refused. By default the guest loses the disk, whatever it is.
+          - Required with O(disks[].state=swapped) and O(disks[].state=settled).
         type: str
       size:
-        description: Size in bytes. Required with O(disks[].state=resized).
+        description: Size in bytes. Required with O(disks[].state=resized). With O(disks[].state=swapped) that of the new volume.
         type: int
+      bandwidth:
+        description: With O(disks[].state=swapped), MiB that QEMU copies a second; V(0) for no limit.
+        type: int
+        default: 0
+      copy_timeout:
+        description: With O(disks[].state=swapped), seconds after which the copy is aborted, and the guest keeps its volume.
+        type: float
+        default: 7200
   detach_tries:
     description: Number of times that a running guest is asked to release a disk.
     type: int
@@ -113,6 +129,10 @@ outcomes:
       description: Whether the definition of the next start has the disk.
       type: bool
       returned: success
+    swapped:
+      description: Whether the guest has the new volume, with O(disks[].state=swapped) and O(disks[].state=settled); otherwise null.
+      type: bool
+      returned: success
     size:
       description: Size in bytes in the running guest, with O(disks[].state=resized); otherwise null.
       type: int
@@ -127,9 +147,12 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.disk_swaps import desired_swap, swap_disk
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import (
     RESIZED,
+    SETTLED,
     STATES,
+    SWAPPED,
     desired_disk,
     ensure_disk,
 )
@@ -147,14 +170,19 @@ def argument_spec():
         "state": {"type": "str", "choices": list(STATES), "default": ATTACHED},
         "source": {"type": "str"},
         "size": {"type": "int"},
+        "bandwidth": {"type": "int", "default": 0},
+        "copy_timeout": {"type": "float", "default": 7200},
     }
-    return hot_plug_arguments("disks", disk, ("state", RESIZED, ["size"]))
+    swap = [("state", state, ["xml", "source"]) for state in (SWAPPED, SETTLED)]
+    return hot_plug_arguments("disks", disk, ("state", RESIZED, ["size"]), *swap)
 
 
 def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
 
     def ensure(connection, disk, tries, wait):
+        if disk["state"] in (SWAPPED, SETTLED):
+            return swap_disk(connection, desired_swap(disk), module.check_mode)
         return ensure_disk(connection, desired_disk(disk), module.check_mode, tries, wait)
 
     run_hot_plug(module, "disks", "serial", ensure)

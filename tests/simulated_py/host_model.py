@@ -52,6 +52,7 @@ class HostModel:
         self.networks: dict[str, dict[str, t.Any]] = state["networks"]
         self.volumes: dict[str, int] = state.setdefault("volumes", {})  # sizes in GiB of logical volumes
         self.targets: list[str] = state.setdefault("targets", [])  # volumes
+        self.swapped: list[str] = state.setdefault("swapped", [])  # attachments whose guests have gone over to them
         self.files: dict[str, dict[str, str]] = state["files"]  # of stores of images: directory -> image id -> sha256
         self.images: dict[str, t.Any] = state["images"]  # that came from other hosts: whom they would have come from
         self.item_faults = item_faults or {}
@@ -491,7 +492,13 @@ class HostModel:
         return self._batch("iscsi_initiator", {c["volume_id"]: c for c in arguments["connections"]}, connect)
 
     def domain_disk(self, arguments: Arguments) -> Result:
-        return self._batch("domain_disk", {d["id"]: d for d in arguments["disks"]}, lambda _wanted: {"changed": True})
+        def disk(wanted: Arguments) -> Result:
+            if wanted.get("state") == "swapped":
+                self.swapped.append(wanted["id"])
+            has_new = wanted["id"] in self.swapped
+            return {"changed": True, "swapped": has_new if wanted.get("state") in ("swapped", "settled") else None}
+
+        return self._batch("domain_disk", {d["id"]: d for d in arguments["disks"]}, disk)
 
     def domain_interface(self, arguments: Arguments) -> Result:
         """Interfaces come and go at once, in the definition and its guest."""

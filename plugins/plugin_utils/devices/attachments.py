@@ -27,6 +27,7 @@ from ..run.results import item_errors
 from ..run.stage_results import StageResults
 from ..volumes import attached_volumes
 from ..volumes.attached_volumes import Attached, Problems
+from .volume_swaps import VolumeSwapsOfHost
 
 
 @dataclass
@@ -49,9 +50,10 @@ class AttachmentsOfHost:
         self.ledger = action.open_ledger()
 
     def work_on_host(self) -> dict[str, t.Any]:
+        swaps = VolumeSwapsOfHost(self.action, self.ledger, self._run_disks)
+        problems = swaps.work_on_host()
         work = self.ledger.inspect(_work_of, self.host)
-        done: dict[str, list[str]] = {"attached": [], "detached": [], "extended": []}
-        problems: Problems = {}
+        done: dict[str, list[str]] = {"attached": [], "detached": [], "extended": [], "swapped": sorted(swaps.swapped)}
         if work.attach or work.detach or work.grown:
             with lease_kept(self.action):
                 for name, due_attachments, step in (
@@ -63,11 +65,11 @@ class AttachmentsOfHost:
                         failed = step(work)
                         problems.update(failed)
                         done[name] = sorted(a.volume_id for a in due_attachments if a.id not in failed)
-        every = {a.id: a for a in work.attach + work.detach + work.grown}
+        volume_ids = {**swaps.volume_ids, **{a.id: a.volume_id for a in work.attach + work.detach + work.grown}}
         for attachment_id, problem in sorted(problems.items()):
-            volume_id = every[attachment_id].volume_id
+            volume_id = volume_ids[attachment_id]
             self.action._display.warning("%s, volume %s: %s" % (self.host, volume_id, problem.message))
-        errors_of = {every[i].volume_id: p.as_dict() for i, p in problems.items()}
+        errors_of = {volume_ids[i]: p.as_dict() for i, p in problems.items()}
         StageResults(self.action, "compute_attachments").leave("work", self.host, {"problems": errors_of})
         return {"changed": any(done.values()), **done, "problems": errors_of}
 
@@ -148,8 +150,12 @@ class AttachmentsOfHost:
         return problems
 
     def _disks(self, disks: t.Sequence[t.Mapping[str, t.Any]]) -> Problems:
+        return self._run_disks(disks)[1]
+
+    def _run_disks(self, disks: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[dict[str, t.Any], Problems]:
+        """Run domain_disk. Returns its outcomes, and why some failed."""
         if not disks:
-            return {}
+            return {}, {}
         keys = [d["id"] for d in disks]
         arguments = {
             **host_settings.libvirt_arguments(self.action),
@@ -157,11 +163,12 @@ class AttachmentsOfHost:
             "workers": host_settings.workers(self.action, len(disks)),
         }
         try:
-            return item_errors(self.action.run_module("domain_disk", arguments), keys)
+            result = self.action.run_module("domain_disk", arguments)
+            return dict(result.get("outcomes") or {}), item_errors(result, keys)
         except errors.BootflowError as e:
-            return dict.fromkeys(keys, e)
+            return {}, dict.fromkeys(keys, e)
         except Exception as e:  # the attachments fail, never the play
-            return dict.fromkeys(keys, self.action.unexpected(e))
+            return {}, dict.fromkeys(keys, self.action.unexpected(e))
 
 
 def _disk(attached: Attached, state: str) -> dict[str, t.Any]:

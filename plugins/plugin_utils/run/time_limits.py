@@ -44,7 +44,7 @@ def limit_of(action: host_settings.OnHost, module: str, arguments: Arguments) ->
     if module == "domain_power" and arguments.get("state") == "suspended":
         kind = "copy_timeout"  # memory is written to a disk
     limits = host_settings.values(action, TIME_LIMITS)
-    return float(getattr(limits, kind)) + _waits(arguments) + _migrations(arguments)
+    return float(getattr(limits, kind)) + _waits(arguments) + _migrations(arguments) + _swaps(arguments)
 
 
 @contextlib.contextmanager
@@ -161,6 +161,12 @@ def _waits(arguments: Arguments) -> float:
 def _migrations(arguments: Arguments) -> float:
     """The seconds that guests may take which leave while they run: each its time, and as much again once it was forced to complete."""
     return sum(2.0 * float(g["completion_timeout"]) for g in arguments.get("departing_guests") or ())
+
+
+def _swaps(arguments: Arguments) -> float:
+    """The seconds that guests may take to go over to other volumes, several at a time."""
+    seconds = [float(d.get("copy_timeout") or 0) for d in arguments.get("disks") or () if isinstance(d, dict)]
+    return max(seconds, default=0.0) * math.ceil(sum(map(bool, seconds)) / max(1, int(arguments.get("workers") or 1)))
 
 
 def _wait(value: t.Any) -> float:

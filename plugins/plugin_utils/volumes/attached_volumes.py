@@ -25,7 +25,7 @@ from ...module_utils.core.volumes.attachment import DONE, NONE, ON_THE_WAY
 from ...module_utils.core.volumes.connectors.initiator import host_initiator
 from ...module_utils.core.volumes.connectors.registry import CONNECTOR_TYPES, connector_type
 from ...module_utils.core.volumes.states import ATTACHED, DETACHED
-from ...module_utils.flows.attachments import exports, life, migration_attachments, moving
+from ...module_utils.flows.attachments import exports, life, migration_attachments, moving, swaps
 from ...module_utils.ledger.compute import instances, moves, nodes
 from ...module_utils.ledger.database import Ledger
 from ...module_utils.ledger.db.transaction import Transaction
@@ -93,11 +93,11 @@ def of_guests(tx: Transaction, uuids: t.Collection[str]) -> tuple[dict[str, list
     """What the guests of these instances have, for those who define them again or start them.
 
     Returns uuid -> its attachments; the ids of those that its guest does not have, as a dead run left them half made, or they only are to
-    end; and uuid -> why it is to be left alone: another run attaches or detaches one of its volumes.
+    end; and uuid -> why it is to be left alone: another run attaches, detaches or swaps one of its volumes.
     """
     by_instance = load(tx, uuids)
     without = {a.id for group in by_instance.values() for a in group if not _is_had(a.row)}
-    busy: Problems = {}
+    busy: Problems = swaps.refuse_open(tx, uuids)
     for uuid, group in by_instance.items():
         live_attachments = [
             a for a in group if a.volume is not None and (a.row.attach_status, a.row.connection) != (DETACHED, NONE)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Common parts of the actions attach_volume and detach_volume: begun in the ledger, finished in the ledger, hosts in between."""
+"""Common parts of the actions attach_volume, detach_volume and swap_volume: begun in the ledger, finished in the ledger, hosts in between."""
 
 from __future__ import annotations
 
@@ -33,15 +33,18 @@ from . import attached_volumes
 
 
 class VolumeChange(LedgerAction):
-    """Base of both actions: a subclass has OPERATION, what its report says, and begin()."""
+    """Base of these actions: a subclass has OPERATION, what its report says, and begin()."""
 
-    ARGUMENTS = {
-        **VOLUME_WORK.options("attachments"),
+    SHARED_ARGUMENTS: t.ClassVar[dict[str, t.Any]] = {
         **QUOTA.options("project"),
         "phase": {"type": "str", "choices": ["clean", "begin", "undo", "finish"], "default": "begin"},
         **RUN.options("print_table"),
     }
+    ARGUMENTS = {**VOLUME_WORK.options("attachments"), **SHARED_ARGUMENTS}
+    ENTRIES: t.ClassVar[str] = "attachments"  # the option with the requests
+    VOLUMES: t.ClassVar[t.Sequence[str]] = ("volume",)  # their fields that name volumes
     OPERATION: t.ClassVar[Operation]
+    NOUN: t.ClassVar[str] = "attachment"
     VERB: t.ClassVar[str]  # attach
     DONE: t.ClassVar[str]  # Attached
     UNCHANGED: t.ClassVar[str]  # why there is nothing to do
@@ -50,6 +53,10 @@ class VolumeChange(LedgerAction):
     def begin(self, tx: Transaction, connector_of: life.Connectors, reach: attach.Reach) -> attach.Begun:
         raise NotImplementedError
 
+    def adopt(self, tx: Transaction, words: t.Collection[str]) -> list[Attachment]:
+        """Take over what earlier runs could not end of the volumes that these words name."""
+        return attach.adopt_stale_detachments(tx, words)
+
     def act(self) -> dict[str, t.Any]:
         self.results = StageResults(self, self.OPERATION.name)
         phases = {"clean": self._clean, "begin": self._begin, "undo": self._undo, "finish": self._finish}
@@ -57,10 +64,11 @@ class VolumeChange(LedgerAction):
 
     def _clean(self) -> dict[str, t.Any]:
         """Adopt detachments of these volumes that earlier runs could not end. Names the hosts that have to complete them."""
-        entries = self.options["attachments"]
+        entries = self.options[self.ENTRIES]
         ledger = None if self.check_mode else self.open_ledger()
-        words = {w["volume"] for w in entries if isinstance(w, t.Mapping) and isinstance(w.get("volume"), str)}
-        rows = ledger.transact(attach.adopt_stale_detachments, words) if ledger is not None else []
+        named = [w.get(field) for w in entries if isinstance(w, t.Mapping) for field in self.VOLUMES]
+        words = {word for word in named if isinstance(word, str)}
+        rows = ledger.transact(self.adopt, words) if ledger is not None else []
         hosts = {r.attached_host for r in rows if r.attached_host and r.connection != NONE}
         return {
             "changed": bool(rows),
@@ -76,7 +84,7 @@ class VolumeChange(LedgerAction):
         o = self.options
         ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
         hostvars = self.task_vars["hostvars"]
-        hosts = ledger.inspect(attachment_requests.hosts_named, o["attachments"], o["project"])
+        hosts = ledger.inspect(attachment_requests.hosts_named, o[self.ENTRIES], o["project"])
         hosts = [h for h in hosts if h in hostvars]  # any other is named below, when its attachment begins
         problems = Problems()
         host_settings.check({h: host_variables.of_host(hostvars, h) for h in hosts}, hosts, problems)
@@ -90,12 +98,12 @@ class VolumeChange(LedgerAction):
         with volume_settings.told_in_order():
             reservation, lines = ledger.rehearsal(write) if self.check_mode else ledger.transact(write)
         if o["print_table"] and not lines:
-            why = self.UNCHANGED if o["attachments"] else "no attachment is requested"
+            why = self.UNCHANGED if o[self.ENTRIES] else "no %s is requested" % self.NOUN
             tables.show(self._display, ["Nothing to do: %s." % why])
         elif o["print_table"] and self.check_mode:
             tables.show(self._display, ["Would %s %s" % (self.VERB, line) for line in lines])
         text = "".join(line + "\n" for line in lines)
-        attaching = self.OPERATION is attach.ATTACH
+        attaching = self.OPERATION is not attach.DETACH
         return {
             "changed": bool(reservation.rows),
             "attachments": [_attachment_data(r) for r in reservation.rows],

@@ -172,6 +172,11 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                     ),
                     "live": Field(None, "Whether the running guest has the disk.", type="bool"),
                     "config": Field(None, "Whether the definition of the next start has the disk.", type="bool"),
+                    "swapped": Field(
+                        maybe(flag),
+                        "Whether the guest has the new volume, with O(disks[].state=swapped) and O(disks[].state=settled); otherwise null.",
+                        type="bool",
+                    ),
                     "size": Field(
                         None,
                         "Size in bytes in the running guest, with O(disks[].state=resized); otherwise null.",

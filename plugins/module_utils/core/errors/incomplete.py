@@ -156,6 +156,13 @@ class DetachFailed(Incomplete):
     retryable = True
 
 
+class SwapFailed(Incomplete):
+    """Some volumes are not swapped; their guests have the former ones."""
+
+    msg_fmt = "%(failed)d of %(total)d volumes could not be swapped."
+    retryable = True
+
+
 class AttachInterfaceFailed(Incomplete):
     """Some interfaces are not attached."""
 

@@ -153,6 +153,29 @@ class VolumeIsBusy(Conflict):
     remedy = "Delete its snapshots first."
 
 
+class MultiattachSwapVolumeNotSupported(InvalidInput):
+    """Another instance may write to the volume that is to be exchanged (Nova)."""
+
+    msg_fmt = "Swapping multi-attach volume %(volume_id)s with multiple read/write attachments is not supported."
+    remedy = "Detach the volume from the other instances first."
+
+
+class DiskJobRunning(Conflict):
+    """QEMU already copies the disk, or backs the guest up."""
+
+    msg_fmt = "Disk %(disk)s of guest %(instance_uuid)s has a block job or backup already."
+    retryable = True
+    remedy = "Wait until it has ended (virsh blockjob DOMAIN DISK, virsh domjobinfo DOMAIN), or abort it; then run the playbook again."
+
+
+class SwapUnderWay(Conflict):
+    """A run that died, or whose host did not answer, left the exchange of the volume half done."""
+
+    msg_fmt = "Volume %(old)s of instance %(instance_uuid)s is being swapped for volume %(new)s."
+    retryable = True
+    remedy = "Run bootflow.compute.swap_volume while host %(host)s answers: it completes the swap, or undoes it."
+
+
 class SnapshotIsBusy(Conflict):
     """Volumes depend on the snapshot (Cinder)."""
 

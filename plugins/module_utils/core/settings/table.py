@@ -44,6 +44,8 @@ from .volumes import (
     VOLUME_DELETION,
     VOLUME_SCHEDULER,
     VOLUME_SELECTION,
+    VOLUME_SWAP,
+    VOLUME_SWAP_COPY,
     VOLUME_UPLOAD,
     VOLUME_WORK,
 )
@@ -90,6 +92,8 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
             *VOLUME_SELECTION,
             *VOLUME_DELETION,
             *VOLUME_UPLOAD,
+            *VOLUME_SWAP,
+            *VOLUME_SWAP_COPY,
         ),
     ),
     ("Of a storage host", "Read for each host.", STORAGE),

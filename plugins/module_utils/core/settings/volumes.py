@@ -12,7 +12,7 @@ from ..reading.setting import ENTRIES, NUMBERS, REQUESTS, UUIDS, Kind, Setting, 
 from ..volumes.scheduler.options import AUTO, MOST_ATTEMPTS
 from ..volumes.scheduler.registry import DEFAULT_FILTERS, DEFAULT_WEIGHERS, FILTERS, WEIGHERS
 from .request import CATALOGUE, QUOTA
-from .run import RUN
+from .run import LONGEST, RUN
 from .selection import MISSING_OK
 
 
@@ -120,6 +120,40 @@ VOLUME_WORK = Table(
             " (such as `/dev/vdb`; the next free one by default), `mode` (`rw`, `ro`), `delete_on_termination`, `disk_bus`,"
             " `tag`; to detach, `instance` is needed only where there are several.",
             required=True,
+        ),
+    )
+)
+
+VOLUME_SWAP = Table(
+    (
+        Setting(
+            "volume_swaps",
+            REQUESTS,
+            help="Playbook `swap_volume`: `instance`, `old_volume` that it has, and `new_volume` that it gets instead, by name or UUID.",
+            required=True,
+        ),
+    )
+)
+
+#: Read for each compute host.
+VOLUME_SWAP_COPY = Table(
+    (
+        Setting(
+            "volume_swap_bandwidth",
+            int,
+            0,
+            "Playbook `swap_volume`: MiB that QEMU copies a second for each volume; 0: no limit.",
+            least=0,
+            most=1_000_000,
+        ),
+        Setting(
+            "volume_swap_timeout",
+            float,
+            7200.0,
+            "Playbook `swap_volume`: time for the copy of a volume. After it the copy is aborted, and the guest keeps its volume.",
+            least=1,
+            most=LONGEST,
+            unit="seconds",
         ),
     )
 )

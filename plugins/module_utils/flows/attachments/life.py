@@ -266,13 +266,15 @@ def connected(tx: Transaction, paths: t.Mapping[str, str | None]) -> None:
     attachments.apply(tx, rows, attachment.CONNECTED, {r.id: {"device_path": paths[r.id]} for r in rows})
 
 
-def attached(tx: Transaction, ids: t.Iterable[str]) -> None:
-    """Mark these as attached, and their volumes as in-use."""
+def attached(
+    tx: Transaction, ids: t.Iterable[str], values_by_id: t.Mapping[str, t.Mapping[str, t.Any]] | None = None
+) -> None:
+    """Mark these as attached, and their volumes as in-use. :arg values_by_id: attachment id -> more columns of it"""
     rows = attachments.select(tx, ids=ids, run_id=tx.run.id, lock=True)
     rows = [r for r in rows if attachment.ATTACHED_TO_GUEST.admits(r.state)]
     if not rows:
         return
-    attachments.apply(tx, rows, attachment.ATTACHED_TO_GUEST, attached_at=tx.now)
+    attachments.apply(tx, rows, attachment.ATTACHED_TO_GUEST, values_by_id, attached_at=tx.now)
     volumes.swap(
         tx,
         sorted({r.volume_id for r in rows}),
@@ -396,9 +398,13 @@ def end_beside(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
 
 
 def _keep_volumes(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
-    """Remove the disks from the instances' block device mappings, without deleting volumes."""
+    """Remove the disks from the instances' block device mappings, without deleting volumes. The disk of a volume that another one was to replace stays."""
     detached = attachments.apply(tx, rows, attachment.DETACH, delete_on_termination=False)
-    instances.remove_disks(tx, [(r.instance_uuid, r.mountpoint) for r in rows])
+    uuids = {r.instance_uuid for r in rows}
+    had = attachments.select(tx, instance_uuids=uuids, attach_statuses=(states.ATTACHED,), on_second_host=False)
+    remaining = {(r.instance_uuid, r.mountpoint) for r in had}
+    disks = [(r.instance_uuid, r.mountpoint) for r in rows]
+    instances.remove_disks(tx, [disk for disk in disks if disk not in remaining])
     return detached
 
 

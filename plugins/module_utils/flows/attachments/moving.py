@@ -22,7 +22,7 @@ from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
 from ...ledger.storage.attachments import Attachment
 from ...ledger.storage.volumes import VolumeRow
-from . import life
+from . import life, swaps
 
 
 def refusals(
@@ -41,7 +41,7 @@ def refusals(
     rows = [r for group in of_instances.values() for r in group]
     volumes_by_id = attachments.volumes_of(tx, rows)
     of_volumes = attachments.of_volumes(tx, volumes_by_id)
-    refused: dict[str, errors.BootflowError] = {}
+    refused = swaps.refuse_open(tx, list(places))
     for row in rows:
         if row.instance_uuid in refused:
             continue

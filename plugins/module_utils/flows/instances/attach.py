@@ -28,7 +28,7 @@ from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volume_history, volumes
 from ...ledger.storage.attachments import Attachment, Connector
-from ..attachments import life
+from ..attachments import life, swaps
 from ..attachments.life import Connectors
 from . import attachment_requests as requests
 from . import operation
@@ -38,10 +38,11 @@ from .operation import Operation
 
 ATTACH = Operation("attach_volume")
 DETACH = Operation("detach_volume")
+SWAP = Operation("swap_volume")
 
 
 #: operation -> its notification, which has no beginning. source: Nova's _attach_volume and _detach_volume
-NOTIFICATIONS = {ATTACH.name: "volume.attach", DETACH.name: "volume.detach"}
+NOTIFICATIONS = {ATTACH.name: "volume.attach", DETACH.name: "volume.detach", SWAP.name: "volume_swap"}
 Reach = t.Callable[[t.Sequence[str]], object]  # raises where the inventory lacks one of these hosts
 
 
@@ -87,6 +88,7 @@ def begin_attach(
         guest = request.instance
         with beginning.refusing(guest, request):
             current = _current(_of_guest(by_volume, request))
+            swaps.check_not_swapped(tx, [current] if current is not None else [])
             if current is not None and _as_requested(current, request, tx):
                 begun.unchanged.append(request.volume.name or request.volume.id)
                 continue
@@ -109,7 +111,7 @@ def begin_attach(
     ids += [a.id for a in again]
     moving = {a.instance_uuid for a in attachments.select(tx, ids=ids)}
     life.bind_hosts(tx, {uuid: end for uuid, end in ends.items() if uuid in moving})
-    return _begin(tx, ATTACH, begun, ids)
+    return journal_begin(tx, ATTACH, begun, ids)
 
 
 def _hosts_of(request: AttachmentRequest, host: str | None) -> list[str]:
@@ -303,7 +305,7 @@ def begin_detach(
     }
     disks = instances.disks_of(tx, sorted(guests))
     beginning.read_runs(guests.values())
-    swaps = []
+    transitions = []
     for request in read:
         with beginning.refusing(request.guest, request):
             owned = _of_guest(by_volume, request)
@@ -311,6 +313,7 @@ def begin_detach(
                 begun.unchanged.append(request.volume.name or request.volume.id)
                 continue
             row, transition = _check_detach(tx, request, owned)
+            swaps.check_not_swapped(tx, [row])
             if row.instance_uuid in guests:  # not deleted by force
                 if any(
                     d.get("volume_id") == row.volume_id and d.get("boot_index") == 0 for d in disks[row.instance_uuid]
@@ -319,14 +322,14 @@ def begin_detach(
                 beginning.check(guests[row.instance_uuid])
             reach(_hosts_of(request, row.attached_host))
             chosen.append(row)
-            swaps.append((request.volume, transition))
+            transitions.append((request.volume, transition))
     beginning.raise_if_none(not wrong and bool(chosen))
-    for volume, transition in swaps:
+    for volume, transition in transitions:
         if transition is not None:
             volumes.swap(tx, [volume.id], transition.expected, **transition.values)
     resumed = _resume(tx, chosen)
     life.end_alone(tx, [r for r in resumed if r.attach_status in ON_THE_WAY])
-    return _begin(tx, DETACH, begun, [r.id for r in chosen])
+    return journal_begin(tx, DETACH, begun, [r.id for r in chosen])
 
 
 def _check_detach(
@@ -349,7 +352,7 @@ def _resume(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
     return [*attachments.apply(tx, half, attachment.RESUME, run_id=tx.run.id), *others]
 
 
-def _begin(tx: Transaction, plug: Operation, begun: Begun, ids: t.Sequence[str]) -> Begun:
+def journal_begin(tx: Transaction, plug: Operation, begun: Begun, ids: t.Sequence[str]) -> Begun:
     """Journal the beginning, and collect the hosts involved."""
     begun.rows = _of_ids(tx, ids)
     volume_ids = {r.volume_id for r in begun.rows}
@@ -367,12 +370,13 @@ def _begin(tx: Transaction, plug: Operation, begun: Begun, ids: t.Sequence[str])
 
 def to_attach(tx: Transaction, host: str) -> list[Attachment]:
     """Return attachments of this run for compute host ``host`` to connect and attach; without attachments of its builds."""
-    return [r for r in _of_host(tx, host, volume_states.ATTACHING) if r.export == DONE]
+    rows = [r for r in _of_host(tx, host, volume_states.ATTACHING) if r.export == DONE]
+    return swaps.without_pairs(tx, rows)
 
 
 def to_detach(tx: Transaction, host: str) -> list[Attachment]:
     """Return attachments of this run for ``host`` to detach and disconnect; without attachments of its builds."""
-    rows = _of_host(tx, host, volume_states.ATTACHED, volume_states.DETACHED)
+    rows = swaps.without_pairs(tx, _of_host(tx, host, volume_states.ATTACHED, volume_states.DETACHED))
     return [r for r in rows if r.attach_status == volume_states.ATTACHED or r.connection != NONE]
 
 
@@ -403,8 +407,7 @@ def failed(tx: Transaction, failures: t.Mapping[str, errors.BootflowError]) -> N
     faults = [volume_history.Fault(r.volume_id, failures[r.id], r.attached_host) for r in rows]
     volume_history.add_faults(tx, faults)
     volume_history.note_changes(tx, failures)
-    _roll_back(tx, rows)
-    attachments.release_ownership(tx, [r.id for r in rows if r.attach_status == volume_states.ATTACHED])
+    swaps.undo(tx, rows)
 
 
 # --- finished -----------------------------------------------------------------------------------------------------------
@@ -467,16 +470,9 @@ def _of_ids(tx: Transaction, ids: t.Collection[str]) -> list[Attachment]:
 
 def roll_back_and_release(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     """End half attached ones, and set half detached ones in use again; the next run that works on their hosts does the rest."""
-    _roll_back(tx, rows)
+    rows = swaps.decidable(tx, rows)
+    swaps.undo(tx, rows)
     attachments.release_ownership(tx, [r.id for r in rows])
-
-
-def _roll_back(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
-    life.end_alone(tx, [r for r in rows if r.attach_status in ON_THE_WAY])
-    volume_ids = {r.volume_id for r in rows if r.attach_status == volume_states.ATTACHED}
-    if volume_ids:
-        transition = volume_states.roll_detaching()
-        volumes.swap(tx, volume_ids, transition.expected, **transition.values)
 
 
 def abandon_attach(tx: Transaction) -> list[str]:
@@ -484,8 +480,8 @@ def abandon_attach(tx: Transaction) -> list[str]:
 
     Called before the storage hosts are asked again, so that a failed run leaves nothing behind.
     """
-    rows = attachments.not_attached(tx)
-    life.end_alone(tx, rows)
+    rows = swaps.decidable(tx, attachments.not_attached(tx))
+    swaps.undo(tx, rows)
     return sorted({r.volume_id for r in rows})
 
 
@@ -512,4 +508,5 @@ def expire(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
     if not before:
         return
     locked = [r for r in attachments.select(tx, ids=before, lock=True) if r.run_id == before[r.id]]
+    locked = swaps.decidable(tx, locked)
     roll_back_and_release(tx, _resume(tx, locked))

@@ -74,11 +74,7 @@ def read(
         with refusals.collect(path + ".instance"):
             guest = operation.meant(tx, guests, entry["instance"], project) if entry.get("instance") else None
         with refusals.collect(path + ".volume"):
-            volume = volume_rows.get(str(entry["volume"]))
-            if volume is None:
-                raise errors.VolumeNotFound(
-                    volume_id=entry["volume"], remedy="volume_list shows the volumes of the project."
-                )
+            volume = volume_named(volume_rows, str(entry["volume"]))
         if volume is None or (guest is None and entry.get("instance")):
             continue
         key = (volume.id, "" if guest is None or not volume.multiattach else guest.uuid)
@@ -113,23 +109,48 @@ def hosts_named(tx: Transaction, entries: t.Sequence[t.Any], project: str | None
     return sorted({r.host for r in rows if r.host} | {a.attached_host for a in having if a.attached_host})
 
 
-def _check_form(entry: t.Any, attaching: bool) -> None:
+def volume_named(rows: t.Mapping[str, VolumeRow], word: str) -> VolumeRow:
+    """Return the volume that an entry names. :arg rows: that volumes.find() has found. :raises VolumeNotFound: there is none."""
+    if word not in rows:
+        raise errors.VolumeNotFound(volume_id=word, remedy="volume_list shows the volumes of the project.")
+    return rows[word]
+
+
+def check_texts(
+    entry: t.Any,
+    fields: t.Sequence[str],
+    required: t.Sequence[str],
+    noun: str,
+    texts: t.Sequence[str] | None = None,
+) -> None:
+    """Check the fields of an entry that are texts. :arg texts: which are; None: all
+
+    :raises InvalidInput: the entry is no mapping, has an unknown field or lacks a required one, or one is no text.
+    """
     if not isinstance(entry, t.Mapping):
-        raise errors.InvalidInput(reason="an attachment must be a mapping", remedy="Give instance and volume.")
-    unknown = sorted(set(entry) - set(FIELDS), key=str)
+        raise errors.InvalidInput(
+            reason="%s must be a mapping" % noun, remedy="Give %s." % " and ".join(required or fields)
+        )
+    unknown = sorted(set(entry) - set(fields), key=str)
     if unknown:
         raise errors.InvalidInput(
-            reason="unknown field %s of an attachment" % ", ".join(map(ascii, unknown)),
-            remedy=field_suggestion(str(unknown[0]), FIELDS, "docs/volumes.md"),
+            reason="unknown field %s of %s" % (", ".join(map(ascii, unknown)), noun),
+            remedy=field_suggestion(str(unknown[0]), fields, "docs/volumes.md"),
         )
-    for name in ("instance", "volume") if attaching else ("volume",):
+    for name in required:
         if not entry.get(name):
             raise errors.InvalidInput(reason="%s is missing" % name, remedy="Give its name or UUID.")
-    for name in ("instance", "volume", "device", "mode", "disk_bus", "tag"):
+    for name in fields if texts is None else texts:
         if entry.get(name) is not None and not isinstance(entry[name], str):
             raise errors.InvalidInput(reason="%s must be a text" % name, remedy="Write it in quotation marks.")
         if not is_text(entry.get(name) or ""):
             raise errors.InvalidInput(reason="%s contains a NUL or an unpaired surrogate" % name, remedy="Remove it.")
+
+
+def _check_form(entry: t.Any, attaching: bool) -> None:
+    required = ("instance", "volume") if attaching else ("volume",)
+    texts = ("instance", "volume", "device", "mode", "disk_bus", "tag")
+    check_texts(entry, FIELDS, required, "an attachment", texts)
     mode = entry.get("mode") or "rw"
     if mode not in attach_rules.MODES:
         raise errors.InvalidVolumeAttachMode(mode=mode, volume_id=entry["volume"], remedy="Use rw or ro.")
@@ -140,6 +161,9 @@ def _check_form(entry: t.Any, attaching: bool) -> None:
 
 
 def _canonical(entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The entry, with UUIDs as the ledger has them."""
-    words = {n: canonical(entry[n]) for n in ("instance", "volume") if isinstance(entry.get(n), str)}
-    return {**entry, **words}
+    return with_uuids(entry, ("instance", "volume"))
+
+
+def with_uuids(entry: t.Mapping[str, t.Any], names: t.Sequence[str]) -> dict[str, t.Any]:
+    """The entry, with UUIDs as the ledger has them. :arg names: of the fields that may be one"""
+    return {**entry, **{n: canonical(entry[n]) for n in names if isinstance(entry.get(n), str)}}

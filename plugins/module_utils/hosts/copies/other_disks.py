@@ -25,7 +25,7 @@ from ..disks.stores.disk_info import records_of
 from ..libvirt.connection import libvirt_errors
 from ..libvirt.domains import DomainSpec, definitions_of
 from ..os.paths import instance_dir
-from ..os.volume_sources import UUID, VolumeSources, is_written, known_as, path_of, sources_in
+from ..os.volume_sources import UUID, VolumeSources, is_written, known_as, path_of, sources_in, target_of
 
 #: In the folder of the instance: what is a disk without a record in disk.info.
 _DRIVES = ("disk.config", "disk.config.rescue")
@@ -56,11 +56,6 @@ def is_volume(disk: t.Any) -> bool:
     return disk.get("type") in ("block", "network") and bool(UUID.fullmatch(known_as(disk)))
 
 
-def _target_of(disk: t.Any) -> str:
-    target = disk.find("target")
-    return "" if target is None else str(target.get("dev"))
-
-
 def other_disks(roots: t.Iterable[t.Any], folder: str, volumes: Volumes | None = None) -> dict[str, str]:
     """Return target -> path of each disk of these definitions that is not the instance's.
 
@@ -74,7 +69,7 @@ def other_disks(roots: t.Iterable[t.Any], folder: str, volumes: Volumes | None =
         for disk in root.iterfind("devices/disk"):
             if is_written(disk) and not is_volume(disk) and known_as(disk) not in (volumes or {}):
                 if os.path.realpath(path_of(disk)) not in known:
-                    other_paths.setdefault(_target_of(disk), path_of(disk))
+                    other_paths.setdefault(target_of(disk), path_of(disk))
     return other_paths
 
 
@@ -89,7 +84,7 @@ def replaced_volumes(roots: t.Iterable[t.Any], volumes: Volumes) -> dict[str, st
         for disk in root.iterfind("devices/disk"):
             volume_id = known_as(disk)
             if is_written(disk) and volume_id in volumes and not sources.is_same(disk, volume_id, volumes[volume_id]):
-                other_paths.setdefault(_target_of(disk), path_of(disk))
+                other_paths.setdefault(target_of(disk), path_of(disk))
     return other_paths
 
 

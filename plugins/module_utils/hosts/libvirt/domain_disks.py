@@ -36,8 +36,8 @@ from .hot_plug import (
     refuse_rescue,
 )
 
-RESIZED = "resized"
-STATES = (ATTACHED, DETACHED, RESIZED)
+RESIZED, SWAPPED, SETTLED = "resized", "swapped", "settled"
+STATES = (ATTACHED, DETACHED, RESIZED, SWAPPED, SETTLED)
 _SERIAL = re.compile(r"[A-Za-z0-9_.+-]{1,128}\Z")
 
 
@@ -85,7 +85,7 @@ class DomainDisk(Device):
                 raise GuestDisksDiffer(instance_uuid=self.uuid, target=_target(disk), path=path_of(disk), **where)
 
     def details(self, element: t.Any) -> dict[str, t.Any]:
-        return {"target": None if element is None else _target(element), "size": None}
+        return {"target": None if element is None else _target(element), "size": None, "swapped": None}
 
 
 def desired_disk(args: t.Mapping[str, t.Any]) -> DomainDisk:

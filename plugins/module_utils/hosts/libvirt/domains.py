@@ -34,6 +34,7 @@ from ..os.batch import progress
 from ..os.locks import guest_lock, take_back
 from ..os.ownership import check_owner
 from ..os.paths import checked_uuid, own_folder
+from ..os.volume_sources import name_swapped
 from .connection import libvirt, libvirt_errors, tolerating
 from .dhcp import Reservation, release_of_domain, reserve
 from .domain_waits import AddressWait, ConsoleWait, wait_for_address, wait_for_agent, wait_for_console
@@ -118,6 +119,8 @@ def definitions_of(domain: t.Any) -> list[t.Any]:
     for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
         text = tolerating(lambda f=flags: domain.XMLDesc(f), "VIR_ERR_NO_DOMAIN")  # type: ignore[misc]
         roots += [parse(text)] if text is not None else []
+    if len(roots) == 2:
+        name_swapped(*roots)
     return roots
 
 

@@ -20,6 +20,7 @@ from ...core.guest.domain.element import parse, to_text
 from ..os.batch import any_changed, progress, run_batch
 from ..os.module_errors import fail
 from ..os.time_limit import TIME_LIMIT_ARGUMENTS, keep_time_limit
+from ..os.volume_sources import name_swapped
 from .connection import LIBVIRT_ARGUMENTS, connect, is_code, libvirt, libvirt_errors
 from .running import find_domain, login_users
 
@@ -144,7 +145,10 @@ def _among(elements: t.Iterable[t.Any], device: Device) -> t.Any:
 
 def _definition(domain: t.Any, part: str) -> t.Any:
     with libvirt_errors():
-        return parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE if part == CONFIG else 0))
+        root = parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE if part == CONFIG else 0))
+        if part == LIVE and domain.isPersistent():
+            name_swapped(root, parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
+        return root
 
 
 def refuse_rescue(domain: t.Any, uuid: str) -> None:

@@ -22,6 +22,7 @@ from ..libvirt.backup_job import refuse_running_backup
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.running import find_domain, power_state
 from ..os.paths import instance_dir
+from ..os.volume_sources import name_swapped
 from .channels import sockets_of
 from .state import moving_of
 
@@ -80,6 +81,7 @@ def describe(
     refuse_running_backup(domain)
     with libvirt_errors():
         xml = parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE))
+        _refuse_swapped(uuid, parse(domain.XMLDesc(0)), parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
         cpu = xml.find("cpu")
         of_host = cpu is not None and cpu.get("mode") in ("host-passthrough", "maximum")
         if of_host:
@@ -104,6 +106,16 @@ def describe(
         "drive": os.path.isfile(drive_of(instances_path, uuid)),
         "drive_target": _written_drive(xml, drive_of(instances_path, uuid)),
     }
+
+
+def _refuse_swapped(uuid: str, running: t.Any, definition: t.Any) -> None:
+    """:raises MigrationPreCheckError: a disk of the guest has the serial of a volume that it exchanged, which its new host would not know."""
+    swapped = name_swapped(running, definition)
+    if swapped:
+        raise MigrationPreCheckError(
+            reason="guest %s has exchanged the volume of disk %s since it was started" % (uuid, ", ".join(swapped)),
+            remedy="Reboot the instance hard first: its disk gets the serial of its volume.",
+        )
 
 
 def _written_drive(xml: t.Any, path: str) -> str:

@@ -17,7 +17,7 @@ import re
 import stat
 import typing as t
 
-from ...core.guest.domain.disk import identify_disk
+from ...core.guest.domain.disk import USER_ALIAS, identify_disk
 from ...core.volumes.names import device_to_come, lun_id, normal_name, volume_id_of
 from .files import read_text
 
@@ -55,6 +55,35 @@ def known_as(disk: t.Any) -> str:
     alias = disk.find("alias")
     serial = (disk.findtext("serial") or "").strip()
     return identify_disk(None if alias is None else alias.get("name"), serial) or ""
+
+
+def target_of(disk: t.Any) -> str:
+    """Return the name of a ``<disk>`` in its guest, as vdb."""
+    target = disk.find("target")
+    return "" if target is None else str(target.get("dev"))
+
+
+def name_swapped(running: t.Any, definition: t.Any) -> list[str]:
+    """Give disks of a running guest, in its XML, the ids of the volumes that they are since the guest exchanged its volumes for them: the serial of a
+    running disk stays that of the former volume, and the definition of the next start has the new one, with the same source.
+
+    Returns the names of these disks.
+    """
+    swapped = []
+    disks = {target_of(disk): disk for disk in definition.iterfind("devices/disk")}
+    for disk in running.iterfind("devices/disk"):
+        next_disk = disks.get(target_of(disk))
+        if next_disk is None or not path_of(disk) or path_of(disk) != path_of(next_disk):
+            continue
+        has, gets = known_as(disk), known_as(next_disk)
+        serial = disk.find("serial")
+        if has != gets and UUID.fullmatch(has) and UUID.fullmatch(gets) and serial is not None:
+            swapped.append(target_of(disk))
+            serial.text = gets
+            alias = disk.find("alias")
+            if alias is not None and str(alias.get("name")).startswith(USER_ALIAS):
+                alias.set("name", USER_ALIAS + gets)
+    return swapped
 
 
 def sources_in(root: t.Any) -> dict[str, str]:

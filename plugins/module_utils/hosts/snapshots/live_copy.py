@@ -21,10 +21,10 @@ from xml.sax.saxutils import quoteattr
 
 from ...core.disks.local import QCOW2
 from ...core.errors import BootflowError, DiskFull, InstanceQuiesceNotSupported, LibvirtError
-from ...core.guest.domain.element import parse
 from ...core.images.quiesce import NO, REQUIRE
 from ..images.images import QEMU_IMG_PACKAGE
 from ..libvirt.backup_job import refuse_running_backup
+from ..libvirt.block_jobs import is_ready, mirror_of
 from ..libvirt.connection import is_code, libvirt, libvirt_errors
 from ..libvirt.password import ANSWER, limited
 from ..libvirt.running import refuse_gone
@@ -74,7 +74,7 @@ def end_left_over(domain: t.Any, target: str, folder: str) -> None:
     with libvirt_errors():
         if not domain.blockJobInfo(target, 0):
             return
-        mirror = _mirror(domain, target)
+        mirror = mirror_of(domain, target)
         source = None if mirror is None else mirror.find("source")
         file = "" if source is None else str(source.get("file") or "")
         if os.path.dirname(file) != folder:
@@ -83,15 +83,6 @@ def end_left_over(domain: t.Any, target: str, folder: str) -> None:
                 remedy="Wait until the backup or copy has ended, or end it: virsh blockjob DOMAIN DISK --abort.",
             )
         domain.blockJobAbort(target, 0)
-
-
-def _mirror(domain: t.Any, target: str) -> t.Any:
-    """Return the <mirror> of a disk in the running domain; None without one."""
-    for disk in parse(domain.XMLDesc(0)).iterfind("devices/disk"):
-        element = disk.find("target")
-        if element is not None and element.get("dev") == target:
-            return disk.find("mirror")
-    return None
 
 
 def _make_file(path: str, disk_format: str, size: int) -> None:
@@ -118,10 +109,8 @@ def _wait_until_ready(domain: t.Any, uuid: str, target: str, path: str) -> None:
             job = domain.blockJobInfo(target, 0)
             if not job:
                 _refuse_ended(domain.name(), path)
-            if job["cur"] == job["end"]:
-                mirror = _mirror(domain, target)
-                if mirror is not None and mirror.get("ready") == "yes":
-                    return
+            if is_ready(domain, target, job):
+                return
         time.sleep(POLL)
 
 

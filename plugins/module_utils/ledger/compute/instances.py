@@ -324,6 +324,13 @@ def replace_disk(tx: Transaction, uuid: str, position: int, disk: t.Mapping[str,
     tx.execute(block_device_mappings.update().where(condition).values(disk=disk))
 
 
+def exchange_disk(tx: Transaction, uuid: str, device_name: str | None, disk: t.Mapping[str, t.Any]) -> None:
+    """Replace the planned disk of that device name of the instance."""
+    c = block_device_mappings.c
+    condition = sa.and_(c.instance_uuid == uuid, c.device_name == device_name)
+    tx.execute(block_device_mappings.update().where(condition).values(disk=dict(disk)))
+
+
 def exchange_disks(tx: Transaction, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> None:
     """Write the planned disks of instances again: uuid -> its disks in order."""
     if disks:

@@ -123,7 +123,7 @@ def all_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[MoveRow]
 
 
 def detached_while_away(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
-    """Return the instances that came back, or do, and that had a volume detached while they were away: the definition that they had on
+    """Return the instances that came back, or do, and that had a volume detached or swapped while they were away: the definition that they had on
     their host has it still, and it may be another instance's by now.
     """
     if not uuids:
@@ -136,7 +136,7 @@ def detached_while_away(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
             bulk.among(tx, c.instance_uuid, sorted(uuids)),
             c.status.in_((moves.REVERTING, moves.REVERTED)),
             c.migration_type.in_((moves.RESIZE, moves.MIGRATION)),
-            a.action == "detach_volume",
+            a.action.in_(("detach_volume", "swap_volume")),
             a.start_time >= c.created_at,
             sa.or_(c.status == moves.REVERTING, a.start_time <= c.updated_at),
         )
