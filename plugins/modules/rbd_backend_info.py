@@ -72,6 +72,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+backends:
+  description: The backends, by name, with fields as in RV(bootflow.compute.storage_backend_info#module:backends).
+  type: dict
+  returned: success
 """
 
 from ansible.module_utils.basic import AnsibleModule
