@@ -148,7 +148,7 @@ def test_bitmaps_outlive_stops_and_definitions_and_not_a_killed_qemu(
     assert same(backups.content(backups.rows()[-1], stores.shared / "last.raw"), copy)
     operate(flow, "unpause", "web")
 
-    backups.host.run("sh", "-c", "kill -9 $(cat /run/libvirt/qemu/*.pid | head -1)")
+    backups.host.run("sh", "-c", "pkill -KILL qemu-system")
     flow.run("heartbeat")
     operate(flow, "start", "web")
     wait_ready(flow, "web", "tick 2")
@@ -164,11 +164,12 @@ def test_bitmaps_outlive_stops_and_definitions_and_not_a_killed_qemu(
 
 @pytest.mark.long
 def test_a_directory_without_room_leaves_nothing(flow: Flow, backups: Backups) -> None:
-    flow.boot(entry("web", user_data=WRITER + BUSY), **READY)
-    wait_ready(flow, "web", "tick 2")
-    backups.host.run("sh", "-c", "mkdir -p {0} && mount -t tmpfs -o size=400m none {0}".format(DIRECTORY))
-    host, life = backups.host, virsh(flow, "web", "domid")
+    for each in flow.lab.hosts:  # before the guest starts: its QEMU sees the mounts of then
+        each.run("sh", "-c", "mkdir -p {0} && mount -t tmpfs -o size=400m none {0}".format(DIRECTORY))
     try:
+        flow.boot(entry("web", user_data=WRITER + BUSY), **READY)
+        wait_ready(flow, "web", "tick 2")
+        host, life = backups.host, virsh(flow, "web", "domid")
         backups.make()
         (full,) = backups.rows()
         before = backups.files()
@@ -184,10 +185,11 @@ def test_a_directory_without_room_leaves_nothing(flow: Flow, backups: Backups) -
         host.run("rm", DIRECTORY + "/ballast")
         backups.make()
         assert backups.kinds() == ["full", "incremental"]
+        flow.delete("web")
+        assert flow.residue() == {}
     finally:
-        host.run("umount", DIRECTORY)
-    flow.delete("web")
-    assert flow.residue() == {}
+        for each in flow.lab.hosts:
+            each.run("umount", "-l", DIRECTORY)
 
 
 @pytest.mark.long
@@ -195,9 +197,9 @@ def test_a_backup_of_another_program_is_seen_at_once(flow: Flow, stores: Stores,
     flow.boot(entry("web", user_data=WRITER), **READY)
     wait_ready(flow, "web", "tick 2")
     host, uuid = backups.host, flow.instances()["web"]["uuid"]
-    xml = "<domainbackup mode='pull'><server transport='unix' socket='/run/libvirt/qemu/foreign.sock'/></domainbackup>"
-    host.run("sh", "-c", 'echo "%s" > /run/foreign.xml' % xml)
-    host.run("virsh", "-c", "qemu:///system", "backup-begin", uuid, "/run/foreign.xml")
+    xml = "<domainbackup mode='pull'><server transport='unix' socket='/run/foreign/socket'/></domainbackup>"
+    host.run("sh", "-c", 'mkdir -p -m 0777 /run/foreign && echo "%s" > /run/foreign/xml' % xml)
+    host.run("virsh", "-c", "qemu:///system", "backup-begin", uuid, "/run/foreign/xml")
     calls: list[t.Callable[[], str]] = [
         lambda: backups.make(expect=2),
         lambda: stores.take("web", "snap", expect=2),
@@ -205,10 +207,9 @@ def test_a_backup_of_another_program_is_seen_at_once(flow: Flow, stores: Stores,
         lambda: operate(flow, "live_migrate", "web", expect=2),
     ]
     for call in calls:
-        begin = time.monotonic()
         output = call()
         assert "BackupRuns" in output or "A backup of guest" in output, output
-        assert time.monotonic() - begin < 28, "libvirt waits for 30 s"
+        assert "state change lock" not in output, "libvirt waits for half a minute, and says so"
         assert states_of(flow) == {("active", None)} and guest(flow, "web") == "running"
     assert "pull" in virsh(flow, "web", "backup-dumpxml"), "it is left alone"
     virsh(flow, "web", "domjobabort")

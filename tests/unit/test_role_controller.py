@@ -156,6 +156,19 @@ def test_old_history_is_purged_every_day_by_default():
     assert service("purge", {})[-1].endswith("bootflow.compute.purge -i /etc/hosts.yml")
 
 
+def test_incremental_backups_have_their_own_interval_and_variables():
+    text = (ROOT / "roles" / "controller" / "templates" / "bootflow.timer.j2").read_text()
+    settings = {"controller_sync_power_state_interval": 600, "controller_timers_interval": 60}
+    unit = jinja2.Template(text, trim_blocks=True).render(
+        item=("incremental_backup", "timer"), controller_backup_interval=7200, **settings
+    )
+    assert unit.count("=7200\n") == 2
+    assert service("incremental_backup", {})[-1].endswith(" -e @/etc/bootflow/units/incremental_backup.json")
+    tasks = yaml.safe_load((ROOT / "roles" / "controller" / "tasks" / "timers.yml").read_text())
+    (own,) = [t["vars"]["controller_own_variables"] for t in tasks if "vars" in t]
+    assert own == {"incremental_backup": "{{ controller_backup_variables }}"}
+
+
 @pytest.mark.parametrize(
     ("variables", "wanted"),
     [
@@ -168,6 +181,7 @@ def test_old_history_is_purged_every_day_by_default():
         ({"controller_sync_power_state_interval": -1, "bootflow_shelved_offload_time": -1}, []),
         ({"controller_sync_power_state_interval": -1, "controller_purge_interval": 86400}, ["purge"]),
         ({"controller_sync_power_state_interval": -1, "controller_purge_interval": 0}, []),
+        ({"controller_sync_power_state_interval": -1, "controller_backup_interval": 86400}, ["incremental_backup"]),
     ],
 )
 def test_which_playbooks_have_timers(variables, wanted):
@@ -213,7 +227,9 @@ def test_variables_of_units_are_for_their_user_alone(tmp_path):
         "ansible.builtin.include_tasks": str(ROOT / "roles" / "controller" / "tasks" / "variables.yml"),
         "vars": {
             "controller_units_of": ["watch", "audit"],
-            "controller_own_variables": {"bootflow_watch_seconds": "{{ 3600 }}", "bootflow_watch_sync": True},
+            "controller_own_variables": {
+                "watch": {"bootflow_watch_seconds": "{{ 3600 }}", "bootflow_watch_sync": True}
+            },
             "controller_timers_variables": str(folder),
             "controller_timers_extra_vars": extra,
             "controller_timers_user": str(os.geteuid()),
@@ -230,4 +246,5 @@ def test_variables_of_units_are_for_their_user_alone(tmp_path):
     for name in ("watch.json", "audit.json"):
         assert (folder / name).stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o755
         found = json.loads((folder / name).read_text())
-        assert found == {**extra, "bootflow_watch_seconds": 3600, "bootflow_watch_sync": True}
+        own = {"bootflow_watch_seconds": 3600, "bootflow_watch_sync": True} if name == "watch.json" else {}
+        assert found == {**extra, **own}

@@ -40,7 +40,7 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                     "virtual_size": Field(size, "Size of the disk in bytes.", _MADE),
                     "checksum": Field(_sha256, "The sha256 of the file.", _MADE),
                     "checkpoint": Field(text(), "libvirt's name of its checkpoint; empty without one.", _MADE),
-                    "checkpoint_xml": Field(message, "The checkpoint as libvirt describes it.", _MADE, type="str"),
+                    "checkpoint_xml": Field(message, "The checkpoint as libvirt describes it.", _MADE),
                     "removed": Field(items(name), "Ids of backups of which nothing is left."),
                     "seconds": Field(seconds, "Duration in seconds."),
                 },

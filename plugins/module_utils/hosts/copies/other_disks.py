@@ -22,6 +22,7 @@ from ...core.disks.stores.registry import type_of_record
 from ...core.errors import GuestDisksDiffer, GuestHasSnapshots
 from ...core.guest.domain.element import parse, to_text
 from ..disks.stores.disk_info import records_of
+from ..libvirt.backup_job import refuse_running_backup
 from ..libvirt.connection import libvirt_errors
 from ..libvirt.domains import DomainSpec, definitions_of
 from ..os.paths import instance_dir
@@ -89,11 +90,12 @@ def replaced_volumes(roots: t.Iterable[t.Any], volumes: Volumes) -> dict[str, st
 
 
 def refuse_to_leave(domain: t.Any, folder: str, volumes: Volumes) -> None:
-    """Check that all that the guest has can leave this host with it. Writes nothing.
+    """Check that all that the guest has can leave this host with it, and now. Writes nothing.
 
     :arg folder: of the instance. :arg volumes: that the ledger has for it
     :raises GuestDisksDiffer: it writes to a disk that is not the instance's, or to another one than its volume.
     :raises GuestHasSnapshots: libvirt has snapshots, or checkpoints of other programs, which are tied to this host.
+    :raises BackupRuns: a backup of the guest runs, which would end without a result.
     """
     uuid = os.path.basename(folder)
     with libvirt_errors():
@@ -106,6 +108,7 @@ def refuse_to_leave(domain: t.Any, folder: str, volumes: Volumes) -> None:
     if snapshots or checkpoints:
         what = "snapshots" if snapshots else "checkpoints"
         raise GuestHasSnapshots(instance_uuid=uuid, host=os.uname().nodename, domain=name, what=what)
+    refuse_running_backup(domain)
 
 
 def refuse_replaced_volumes(domain: t.Any, uuid: str, volumes: Volumes) -> None:

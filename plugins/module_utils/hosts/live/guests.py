@@ -18,7 +18,6 @@ from ...core.instances.moves import ENDED_HERE
 from ...core.instances.power_states import POWER_PAUSED, RUNNING
 from ..copies.other_disks import recorded_paths, refuse_to_leave
 from ..copies.sender import CONFIG_DRIVE
-from ..libvirt.backup_job import refuse_running_backup
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.running import find_domain, power_state
 from ..os.paths import instance_dir
@@ -78,7 +77,6 @@ def describe(
     domain = leaving(connection, uuid)
     folder = instance_dir(instances_path, uuid)
     refuse_to_leave(domain, folder, has or {})
-    refuse_running_backup(domain)
     with libvirt_errors():
         xml = parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE))
         _refuse_swapped(uuid, parse(domain.XMLDesc(0)), parse(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))

@@ -151,6 +151,9 @@ class Guest:
     def snapshotNum(self, _flags: int) -> int:
         return 0
 
+    def jobStats(self, _flags: int = 0) -> dict[str, int]:
+        return {"type": 0}
+
     def listAllCheckpoints(self, _flags: int) -> list[t.Any]:
         return []
 

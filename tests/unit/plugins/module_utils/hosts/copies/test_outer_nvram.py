@@ -116,6 +116,9 @@ class Host:
     def snapshotNum(self, _flags: int) -> int:
         return self.snapshots
 
+    def jobStats(self, _flags: int = 0) -> dict[str, int]:
+        return {"type": 0}
+
     def listAllCheckpoints(self, _flags: int) -> list[t.Any]:
         return []
 
