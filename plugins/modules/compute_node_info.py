@@ -264,6 +264,10 @@ compute_node:
       description: Whether QEMU can open iSCSI volumes itself (Debian's qemu-block-extra).
       type: bool
       returned: success
+    qemu_rbd:
+      description: Whether QEMU can open volumes of Ceph itself (Debian's qemu-block-extra).
+      type: bool
+      returned: success
     networks:
       description:
         - Networks that the host has, by the words of C(bootflow_networks), V(bridge) and V(network), with C(name) and C(active).

@@ -68,6 +68,39 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+outcomes:
+  description: The outcome of each volume, by its UUID.
+  type: dict
+  returned: success
+  contains:
+    changed:
+      description: Whether a client was, or in check mode would be, fenced.
+      type: bool
+      returned: always
+    name:
+      description: Name of the image.
+      type: str
+      returned: success
+    watchers:
+      description: Addresses of those who have it open.
+      type: list
+      elements: str
+      returned: success
+    fenced:
+      description: Addresses that the cluster refuses now.
+      type: list
+      elements: str
+      returned: success
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
+fsid:
+  description: Id of the cluster.
+  type: str
+  returned: success
 """
 
 from ansible.module_utils.basic import AnsibleModule

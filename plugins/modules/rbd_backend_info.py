@@ -17,10 +17,10 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
-  - bootflow.compute.shared.info_module
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
 attributes:
+  diff_mode: {support: none, details: Nothing is changed.}
   platform: {platforms: linux}
 options:
   backends:
@@ -72,6 +72,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+backends:
+  description: The backends, by name, with fields as in RV(bootflow.compute.storage_backend_info#module:backends).
+  type: dict
+  returned: success
 """
 
 from ansible.module_utils.basic import AnsibleModule

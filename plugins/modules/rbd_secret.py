@@ -63,6 +63,30 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+outcomes:
+  description: The outcome of each secret, by its UUID.
+  type: dict
+  returned: success
+  contains:
+    changed:
+      description: Whether the secret was, or in check mode would be, defined or removed.
+      type: bool
+      returned: always
+    uuid:
+      description: UUID of the secret, for the XML of a disk.
+      type: str
+      returned: with O(secrets[].state=present)
+    users:
+      description: Domains whose disks refer to the secret, which is kept for them.
+      type: list
+      elements: str
+      returned: with O(secrets[].state=absent)
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -188,6 +188,39 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+outcomes:
+  description: The outcome of each volume or snapshot, by its UUID.
+  type: dict
+  returned: success
+  contains:
+    changed:
+      description: Whether the item was, or in check mode would be, changed.
+      type: bool
+      returned: always
+    action:
+      description: Action, one of V(create), V(reimage), V(extend), V(remove), V(nothing).
+      type: str
+      returned: success
+    name:
+      description: Name of the image, or C(IMAGE@SNAPSHOT).
+      type: str
+      returned: success
+    size:
+      description: Size in bytes; 0 after a deletion.
+      type: int
+      returned: success
+    error:
+      description:
+        - Why this item failed, with C(code), C(status), C(message), C(remedy) and C(retryable); null on success.
+        - That of an unexpected error has its C(traceback) too, without values.
+      type: dict
+      returned: always
+backend:
+  description:
+    - Capacity of the backend afterwards, as in RV(bootflow.compute.rbd_backend_info#module:backends).
+    - null if no manager of the cluster counts what is stored.
+  type: dict
+  returned: success
 """
 
 from ansible.module_utils.basic import AnsibleModule

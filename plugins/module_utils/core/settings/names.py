@@ -47,7 +47,7 @@ VARIABLES = frozenset(
         "metrics_weight_of_unavailable", "metrics_weight_setting", "missing_ok", "names", "networks",
         "no_snapshot_gb_quota", "non_inheritable_image_properties", "notify_on_state_change", "num_pcie_ports",
         "operation", "pci_alias", "pci_device_spec", "periodic_fuzzy_delay", "precache_images", "print_table",
-        "project", "prune", "prune_max", "quotas", "ram_allocation_ratio", "reboot_type", "rebuild_image",
+        "project", "prune", "prune_max", "quotas", "ram_allocation_ratio", "rbd_keys", "reboot_type", "rebuild_image",
         "reclaim_instance_interval", "remove_unused_base_images", "remove_unused_networks",
         "remove_unused_original_minimum_age_seconds", "report_timeout", "rescue_image_ref", "rescue_password",
         "reservation_ids", "reserved_disk_gb", "reserved_huge_pages", "reserved_memory_mb", "reserved_vcpus",
