@@ -17,10 +17,10 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
-  - bootflow.compute.shared.info_module
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
 attributes:
+  diff_mode: {support: none, details: Nothing is changed.}
   platform: {platforms: linux}
 options:
   backends:

@@ -36,6 +36,7 @@ SEVERAL_HOSTS = ("several-hosts", "networks", "grow-a-disk", "service-a-host", "
 # Pages whose commands are not typed here, and why.
 ELSEWHERE = {
     "errors": "it has no commands",
+    "ceph": "it needs a cluster: test_ceph.py",
     "operations": "test_operations.py and its neighbours run each playbook, whose instances have to be in another state each time",
     "power": "as operations: test_operations.py, test_power_sync.py, test_watch.py, test_soft_delete.py",
     "rescue-and-rebuild": "as operations: test_rescue.py, test_admin_password.py",

@@ -201,10 +201,10 @@ class StorageClusterFull(BootflowError):
 
 
 class RbdFailed(VolumeBackendAPIException):
-    """A program of Ceph failed on the storage host. ``errno``: the number that its message has; 0: none."""
+    """A program of Ceph failed on the storage host."""
 
     msg_fmt = "%(command)s failed: %(reason)s"
-    errno = 0
+    errno = 0  # the number that its message has; 0: none
 
 
 class VolumeOpenElsewhere(Conflict):
