@@ -55,7 +55,7 @@ options:
 
 EXAMPLES = r"""
 ---
-- name: Create a port with an address of its own
+- name: Create a port with a fixed address
   bootflow.compute.port_create:
     ports:
       - name: web-front

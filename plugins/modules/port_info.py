@@ -11,7 +11,7 @@ module: port_info
 short_description: Read ports from the ledger
 version_added: "0.9.0"
 description:
-  - Returns ports with their addresses, those of projects and those that boots made for their instances.
+  - Returns ports with their addresses, both ports of projects and ports that boots made for their instances.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

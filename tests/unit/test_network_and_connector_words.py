@@ -43,6 +43,7 @@ OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
     ("network", "a field that names a network, or the network itself"): {
         CORE + "interfaces/entries.py",
         CORE + "interfaces/interface_outcomes.py",
+        CORE + "interfaces/port_entries.py",
         CORE + "reading/nearest.py",
         CORE + "request/catalogue_networks.py",
         CORE + "request/networks.py",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ...module_utils.core import errors
+from ...module_utils.core.interfaces.port_entries import read_port_changes, read_ports
 from ...module_utils.core.reading.setting import canonical
 from ...module_utils.core.request.catalogue import Catalogue, parse_catalogue
-from ...module_utils.core.request.port_entries import read_port_changes, read_ports
 from ...module_utils.flows.networks import ports as flow
 from ...module_utils.flows.networks.ports import PortsWritten
 from ...module_utils.ledger.compute import project_ports
@@ -38,7 +38,7 @@ def create(action: LedgerAction) -> dict[str, t.Any]:
     made = [view for view in views if view["id"] in written.created]
     if action.options["print_table"]:
         planned = ["Would create:", *_lines(made)] if action.check_mode else port_table(made)
-        tables.show(action.ports.display, planned if made else ["Nothing to do: %s." % _there(len(views))])
+        tables.show(action.ports.display, planned if made else ["Nothing to do: %s." % _nothing_to_do(len(views))])
     return {
         "changed": bool(made),
         "created": written.created,
@@ -48,7 +48,7 @@ def create(action: LedgerAction) -> dict[str, t.Any]:
     }
 
 
-def _there(count: int) -> str:
+def _nothing_to_do(count: int) -> str:
     return "no port is requested" if count == 0 else "the ports exist as requested"
 
 

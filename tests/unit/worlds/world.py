@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, power_states, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.request import ServerRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.port_entries import PortEntry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import (
     Flavor,
     Image,
@@ -24,7 +25,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.network import Network
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.subnet import Subnet
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.port_entries import PortEntry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.options import SchedulerOptions
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import accept, builds, failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule as scheduling

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.instances import quotas
+from ...core.interfaces.port_entries import PortChange, PortEntry, wanted_address
 from ...core.networks.fixed_addresses import FixedAddress, match_addresses
 from ...core.networks.network import Network
 from ...core.reading.problems import Problems
-from ...core.request.port_entries import PortChange, PortEntry, wanted_address
 from ...ledger.compute import instances, ports, project_ports, runs
 from ...ledger.compute.ports import PortRow
 from ...ledger.db.locks import take_turns
@@ -221,8 +221,8 @@ class _Updating:
             self.tx, [key for key, subnet, address in self.addresses[row.id] if (subnet, address) in surplus]
         )
         added = self.allocator.add_addresses(row.id, network, missing)
-        kept = [address for subnet, address in has if (subnet, address) not in surplus]
-        return {"fixed_ips": ([address for _subnet, address in has], [*kept, *added])}
+        remaining = [address for subnet, address in has if (subnet, address) not in surplus]
+        return {"fixed_ips": ([address for _subnet, address in has], [*remaining, *added])}
 
 
 def delete(tx: Transaction, words: t.Sequence[str], project: str | None, missing_ok: bool) -> PortsWritten:

@@ -707,13 +707,14 @@ def usage(tx: Transaction, projects: t.Collection[str]) -> dict[str, dict[str, i
 
 
 def ports_in_use(tx: Transaction, projects: t.Collection[str]) -> dict[str, int]:
-    """project -> its ports: those of its live instances, and those that it made and no instance has. A project without is left out."""
+    """project -> its ports: ports of its live instances, and unbound ports that it made. A project without is left out."""
     c, p = instances.c, ports.c
     live_instances = sa.and_(c.deleted == LIVE, bulk.among(tx, c.project, sorted(projects)))
     of_instances = sa.select(c.project).join(ports, p.instance_uuid == c.uuid).where(live_instances)
     unbound = sa.select(p.project).where(bulk.among(tx, p.project, sorted(projects)), p.instance_uuid.is_(None))
-    each = sa.union_all(of_instances, unbound).subquery()
-    return dict(tx.execute(sa.select(each.c.project, sa.func.count()).group_by(each.c.project)).all())
+    projects_of_ports = sa.union_all(of_instances, unbound).subquery()
+    project = projects_of_ports.c.project
+    return dict(tx.execute(sa.select(project, sa.func.count()).group_by(project)).all())
 
 
 def placed_on(tx: Transaction, uuids: t.Collection[str]) -> dict[str, str]:

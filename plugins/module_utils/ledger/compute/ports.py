@@ -278,7 +278,7 @@ def owners_of_macs(tx: Transaction, macs: t.Collection[str]) -> dict[str, str]:
 
 
 def address_holder(tx: Transaction, subnet_id: str, address: str) -> str:
-    """Return in words who has the address; "": nobody."""
+    """Return in words which port has the address; "": none."""
     c, p, i = ip_allocations.c, ports.c, instances.c
     query = (
         sa.select(p.id, p.name, i.display_name, i.deleted)
@@ -533,8 +533,8 @@ def _give_up(tx: Transaction, condition: sa.ColumnElement[bool]) -> int:
     """Take these ports from their instances. Ports that projects made keep their addresses and are bound to no instance; the others
     are deleted. Returns the number of ports."""
     c = ports.c
-    kept = ports.update().where(condition, c.preserve_on_delete.is_(True))
-    count = int(tx.execute(kept.values(instance_uuid=None, host=None, position=0, tag=None)).rowcount)
+    unbinding = ports.update().where(condition, c.preserve_on_delete.is_(True))
+    count = int(tx.execute(unbinding.values(instance_uuid=None, host=None, position=0, tag=None)).rowcount)
     made_by_boots = sa.and_(condition, c.preserve_on_delete.is_(False))
     _free(tx, ip_allocations.c.port_id.in_(sa.select(c.id).where(made_by_boots)))
     return count + int(tx.execute(ports.delete().where(made_by_boots)).rowcount)

@@ -21,8 +21,8 @@ Found = t.Dict[t.Tuple[str, t.Optional[str]], PortRow]
 
 
 def find(tx: Transaction, named: t.Iterable[tuple[str, str | None]], lock: bool = False) -> Found:
-    """Return the ports by (name or id, project). An id finds the ports of all projects; a name those of the project, or of any for None, where
-    one port has it.
+    """Return the ports by (name or id, project). An id finds the ports of all projects, a name the ports of the project; for None, the only port of
+    this name.
 
     :arg lock: wait for other transactions that change them.
     :raises InvalidInput: several projects have a port of the name.
@@ -32,20 +32,20 @@ def find(tx: Transaction, named: t.Iterable[tuple[str, str | None]], lock: bool 
         return {}
     rows = _rows(tx, [word for word, _project in pairs], {project for _word, project in pairs}, lock)
     by_id = {row.id: row for row in rows}
-    found: Found = {}
+    rows_by_pair: Found = {}
     for word, project in pairs:
         row = by_id.get(canonical(word))
         namesakes = [r for r in rows if r.name == word and project in (None, r.project)]
         if row is not None:
-            found[word, project] = row
+            rows_by_pair[word, project] = row
         elif len(namesakes) > 1:
             raise errors.InvalidInput(
                 message="%d projects have a port %s" % (len(namesakes), word),
                 remedy="Name it by its id, or set bootflow_project.",
             )
         elif namesakes:
-            found[word, project] = namesakes[0]
-    return found
+            rows_by_pair[word, project] = namesakes[0]
+    return rows_by_pair
 
 
 def _rows(
@@ -79,9 +79,9 @@ def addresses(tx: Transaction, ids: t.Collection[str]) -> dict[str, list[tuple[i
 
 
 def views(tx: Transaction, words: t.Sequence[str] | None = None, project: str | None = None) -> list[dict[str, t.Any]]:
-    """Return all ports, or those that have these names or ids, as plain data.
+    """Return all ports, or the ports with these names or ids, as plain data.
 
-    :arg project: only its ports, and those of its instances.
+    :arg project: only its ports, and ports of its instances.
     """
     p, i = ports.c, instances.c
     query = sa.select(ports, i.display_name, i.project.label("instance_project"))

@@ -213,7 +213,7 @@ ELSEWHERE = {
         ("block_device_mapping." + name for name in ("image_id", "snapshot_id", "volume_id")),
         "request/test_volume_devices.py",
     ),
-    "networks.port": "request/test_port_entries.py",  # and flows/networks/test_ports.py
+    "networks.port": "interfaces/test_port_entries.py",  # and flows/networks/test_ports.py
     "block_device_mapping.no_device": "disks/test_block_device_rules.py",
 }
 

@@ -18,10 +18,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.e
     NamedInterface,
     WantedInterface,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.port_entries import PortChange, PortEntry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.fixed_addresses import FixedAddress
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.problems import Problems
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.port_entries import PortChange, PortEntry
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds, whatif
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import interfaces
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import ports as flow

@@ -16,9 +16,9 @@ from ..networks.ipam import check_fixed_ip
 from ..networks.network import Network
 from ..reading.problems import Problems
 from ..reading.setting import canonical
-from .catalogue import Catalogue, find_subnet
-from .networks import subnet_of_address
-from .schema import entry_errors, schema_validator, without_nulls
+from ..request.catalogue import Catalogue, find_subnet
+from ..request.networks import subnet_of_address
+from ..request.schema import entry_errors, schema_validator, without_nulls
 
 NAME = {"type": "string", "minLength": 1, "maxLength": 255, "format": "name"}
 _MAC = {

@@ -11,15 +11,15 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.port_entries import (
+    read_port_changes,
+    read_ports,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.fixed_addresses import (
     FixedAddress,
     match_addresses,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import Catalogue, parse_catalogue
-from ansible_collections.bootflow.compute.plugins.module_utils.core.request.port_entries import (
-    read_port_changes,
-    read_ports,
-)
 
 WEB = {"name": "web", "subnets": [{"name": "web-v4", "cidr": "10.1.0.0/24"}, {"name": "web-v6", "cidr": "fd00:1::/64"}]}
 NAT = {"name": "nat", "manage": True, "subnets": [{"name": "nat-v4", "cidr": "10.2.0.0/24"}]}
