@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life, moving, swaps
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import swap as volume_swap
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import volume_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, volume_request
@@ -136,6 +137,9 @@ def test_a_run_that_died_is_settled_by_its_host(pair: BootWorld, gone_over: bool
     write(pair, lambda tx: volume_attach.expire(tx, volume_attach.begun_by_others(tx)), run="x")
     assert (pair.status("data"), pair.status("faster")) == ("detaching", "attaching")
     uuid = uuid_of(pair)
+    with pair.ledger.read() as tx:
+        (finding,) = volume_audit.half_swapped(tx.for_run(pair.context("x")))
+    assert (finding.host, finding.instance, finding.changes) == ("h1", uuid, False) and "swap_volume" in finding.remedy
     for step, wish in (
         (pair.attach, {"instance": "web", "volume": "faster"}),
         (pair.detach, {"volume": "faster"}),
