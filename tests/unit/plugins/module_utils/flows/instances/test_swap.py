@@ -220,3 +220,40 @@ def test_states(pair: BootWorld, vm_state: str, allowed: bool) -> None:
         assert len(swap(pair, WISH).rows) == 1
     else:
         assert [c for _p, c, _m in refused(pair, swap_of(pair), WISH, run="v")] == ["InstanceInvalidState"]
+
+
+STEPS = ("begun", "exported", "connecting", "connected", "copied")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("gone_over", [False, True])
+def test_killed_anywhere(pair: BootWorld, step: str, gone_over: bool) -> None:
+    """What the next run finds on the host decides, once the host may have begun; the swap itself is done by that run then."""
+    swap(pair, WISH)
+    number = STEPS.index(step)
+    if number >= 1:
+        pair.storage_round("v")
+    if number == 2:
+        with pair.ledger.read() as tx:
+            (half,), _settled = volume_swap.to_swap(tx.for_run(pair.context("v")), "h1")
+        write(pair, life.connecting, [half.new.id])
+    elif number >= 3:
+        connected(pair)
+    die(pair)
+    write(pair, lambda tx: volume_attach.expire(tx, volume_attach.begun_by_others(tx)), run="x")
+    pair.storage_round("x")
+    stale = [p.new.id for p in adopted(pair)]
+    assert bool(stale) == (number >= 2)
+    has_new = gone_over and step == "copied"
+    write(pair, swaps.completed if has_new else swaps.undone, stale, run="w")
+    host_work(pair, run="w")
+    pair.storage_round("w")
+    if not has_new:
+        as_before(pair)
+        begun = swap(pair, WISH, run="w")
+        assert len(begun.rows) == 1
+        pair.storage_round("w")
+        write(pair, swaps.completed, connected(pair, "w"), run="w")
+        host_work(pair, run="w")
+        pair.storage_round("w")
+    swapped(pair)
