@@ -40,6 +40,8 @@ def open_pairs(
     tx: Transaction, instance_uuids: t.Collection[str] | None = None, run_id: str | None = None, lock: bool = False
 ) -> list[Pair]:
     """Return the pairs of these instances, or of all. :arg run_id: only those whose new attachment this run has"""
+    if instance_uuids is not None and not instance_uuids:
+        return []
     on_the_way = attachments.select(
         tx, instance_uuids=instance_uuids, run_id=run_id, attach_statuses=ON_THE_WAY, on_second_host=False
     )
@@ -83,13 +85,19 @@ def without_pairs(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachm
     return [r for r in rows if r.id not in ids]
 
 
-def decidable(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
-    """Return these attachments without those of pairs that only an answer of their host ends, and with both of every other pair."""
+def without_undecided(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
+    """Return these attachments without those of pairs that only an answer of their host ends."""
     pairs = open_pairs(tx, sorted({r.instance_uuid for r in rows}))
-    ids = {r.id for r in rows}
     undecided = {a.id for p in pairs if p.may_have_begun for a in p}
-    old = [p.old for p in pairs if not p.may_have_begun and p.new.id in ids and p.old.id not in ids]
-    return [*(r for r in rows if r.id not in undecided), *old]
+    return [r for r in rows if r.id not in undecided]
+
+
+def decidable(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
+    """Return these attachments without_undecided(), and with both of every other pair."""
+    rows = without_undecided(tx, rows)
+    ids = {r.id for r in rows}
+    pairs = open_pairs(tx, sorted({r.instance_uuid for r in rows}))
+    return [*rows, *(p.old for p in pairs if p.new.id in ids and p.old.id not in ids)]
 
 
 # --- begun ------------------------------------------------------------------------------------------------------------
@@ -124,11 +132,16 @@ def begin(
     return new_id
 
 
-def adopt_of_dead_runs(tx: Transaction) -> list[Pair]:
-    """Adopt all pairs whose runs are dead, to be settled by what their hosts answer. Returns them."""
-    pairs = [p for p in open_pairs(tx, lock=True) if p.new.run_id != tx.run.id]
+def of_dead_runs(tx: Transaction, lock: bool = False) -> list[Pair]:
+    """Return all pairs whose runs are dead, to be settled by what their hosts answer."""
+    pairs = [p for p in open_pairs(tx, lock=lock) if p.new.run_id != tx.run.id]
     dead = runs.dead_among(tx, {p.new.run_id for p in pairs if p.new.run_id})
-    stale = [p for p in pairs if p.new.run_id is None or p.new.run_id in dead]
+    return [p for p in pairs if p.new.run_id is None or p.new.run_id in dead]
+
+
+def adopt_of_dead_runs(tx: Transaction) -> list[Pair]:
+    """Adopt the pairs of_dead_runs(). Returns them."""
+    stale = of_dead_runs(tx, lock=True)
     attachments.take_ownership(tx, [a.id for p in stale for a in p])
     return stale
 

@@ -496,8 +496,8 @@ def adopt_stale_detachments(tx: Transaction, words: t.Collection[str]) -> list[A
 
 
 def begun_by_others(tx: Transaction) -> list[Attachment]:
-    """Attachments that other runs, dead or live, began to create or to end for existing instances."""
-    rows = attachments.of_other_runs(tx)
+    """Attachments that other runs, dead or live, began to create or to end for existing instances; without swaps that only an answer of their host ends."""
+    rows = swaps.without_undecided(tx, attachments.of_other_runs(tx))
     living = _settled(tx, rows)
     return [r for r in rows if r.instance_uuid in living]
 

@@ -15,7 +15,7 @@ from ...core.volumes.attachment import NONE
 from ...ledger.compute import cleanups, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments, volumes
-from ..attachments import life
+from ..attachments import life, swaps
 from ..volumes import dead_uploads
 from ..volumes import reimage as reimages
 from . import volume_leases
@@ -27,7 +27,13 @@ _AGAIN = {False: "Request the same volume again.", True: "Rebuild its instance a
 
 def plan(tx: Transaction, evidence: Evidence) -> list[Finding]:
     """The findings about volumes in the current ledger. Writes nothing."""
-    findings = [*_left_half_done(tx), *_without_instances(tx), *_free(tx), *_due(tx, evidence.storage.storage)]
+    findings = [
+        *_left_half_done(tx),
+        *half_swapped(tx),
+        *_without_instances(tx),
+        *_free(tx),
+        *_due(tx, evidence.storage.storage),
+    ]
     hosts = evidence.hosts
     return [f for f in findings if hosts is None or f.host in hosts]
 
@@ -84,6 +90,23 @@ def _left_half_done(tx: Transaction) -> t.Iterator[Finding]:
             audit.RELEASE,
             key=("attachment", attachment.id, attachment.run_id),
         )
+
+
+def half_swapped(tx: Transaction) -> t.Iterator[Finding]:
+    """Yield the swaps of dead runs whose guests may have either volume."""
+    for pair in swaps.of_dead_runs(tx):
+        if pair.may_have_begun:
+            yield Finding(
+                audit.ATTACHMENT,
+                pair.old.attached_host,
+                pair.old.instance_uuid,
+                "volume %s" % pair.new.volume_id,
+                pair.new.attach_status,
+                None,
+                audit.REPORT,
+                swaps.under_way(pair).remedy,
+                key=("swap", pair.new.id),
+            )
 
 
 def _after(row: volumes.VolumeRow) -> str:

@@ -137,7 +137,14 @@ def finish(world: BootWorld, its: Operation) -> list[str | None]:
 
 def test_into_the_guest_and_out_again(pair: BootWorld) -> None:
     host = Host(pair)
-    assert host.act() == {"changed": False, "attached": [], "detached": [], "extended": [], "problems": {}}
+    assert host.act() == {
+        "changed": False,
+        "attached": [],
+        "detached": [],
+        "extended": [],
+        "swapped": [],
+        "problems": {},
+    }
     volume = leaving(pair, host)
     assert host.disks == {volume: "vdb"} and pair.attachment("data").device_path == "/dev/disk/by-path/" + volume
     wish = host.volumes[volume]

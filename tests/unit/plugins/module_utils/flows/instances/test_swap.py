@@ -14,6 +14,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import life, moving, swaps
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach as volume_attach
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import swap as volume_swap
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import volume_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, volume_request
@@ -136,6 +137,9 @@ def test_a_run_that_died_is_settled_by_its_host(pair: BootWorld, gone_over: bool
     write(pair, lambda tx: volume_attach.expire(tx, volume_attach.begun_by_others(tx)), run="x")
     assert (pair.status("data"), pair.status("faster")) == ("detaching", "attaching")
     uuid = uuid_of(pair)
+    with pair.ledger.read() as tx:
+        (finding,) = volume_audit.half_swapped(tx.for_run(pair.context("x")))
+    assert (finding.host, finding.instance, finding.changes) == ("h1", uuid, False) and "swap_volume" in finding.remedy
     for step, wish in (
         (pair.attach, {"instance": "web", "volume": "faster"}),
         (pair.detach, {"volume": "faster"}),
@@ -216,3 +220,40 @@ def test_states(pair: BootWorld, vm_state: str, allowed: bool) -> None:
         assert len(swap(pair, WISH).rows) == 1
     else:
         assert [c for _p, c, _m in refused(pair, swap_of(pair), WISH, run="v")] == ["InstanceInvalidState"]
+
+
+STEPS = ("begun", "exported", "connecting", "connected", "copied")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("gone_over", [False, True])
+def test_killed_anywhere(pair: BootWorld, step: str, gone_over: bool) -> None:
+    """What the next run finds on the host decides, once the host may have begun; the swap itself is done by that run then."""
+    swap(pair, WISH)
+    number = STEPS.index(step)
+    if number >= 1:
+        pair.storage_round("v")
+    if number == 2:
+        with pair.ledger.read() as tx:
+            (half,), _settled = volume_swap.to_swap(tx.for_run(pair.context("v")), "h1")
+        write(pair, life.connecting, [half.new.id])
+    elif number >= 3:
+        connected(pair)
+    die(pair)
+    write(pair, lambda tx: volume_attach.expire(tx, volume_attach.begun_by_others(tx)), run="x")
+    pair.storage_round("x")
+    stale = [p.new.id for p in adopted(pair)]
+    assert bool(stale) == (number >= 2)
+    has_new = gone_over and step == "copied"
+    write(pair, swaps.completed if has_new else swaps.undone, stale, run="w")
+    host_work(pair, run="w")
+    pair.storage_round("w")
+    if not has_new:
+        as_before(pair)
+        begun = swap(pair, WISH, run="w")
+        assert len(begun.rows) == 1
+        pair.storage_round("w")
+        write(pair, swaps.completed, connected(pair, "w"), run="w")
+        host_work(pair, run="w")
+        pair.storage_round("w")
+    swapped(pair)
