@@ -54,7 +54,7 @@ class Images:
             time.sleep(1.0)
 
     def check_unused(self, name: str) -> None:
-        """:raises VolumeIsBusy: somebody has the image open."""
+        """:raises VolumeIsBusy: a client has the image open."""
         watchers = self.users(name)
         if watchers:
             raise VolumeIsBusy(
