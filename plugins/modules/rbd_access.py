@@ -8,10 +8,10 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: rbd_access
-short_description: Check who has volumes of a Ceph pool open, and fence those of a lost host
+short_description: Check the clients of volumes in a Ceph pool, and fence the clients of a lost host
 version_added: "0.9.0"
 description:
-  - Ceph lets any number of clients write to one image, and two guests that do so destroy its data. This module looks at who has a volume open before a guest
+  - Ceph lets any number of clients write to one image, and two guests that do so destroy its data. This module looks at the clients of a volume before a guest
     gets it, and after it is taken from one.
   - A client that was killed has a volume open for 30 s more. The module waits 35 s for that.
   - With O(volumes[].force) the cluster refuses the clients that have the volume open, so that a lost host cannot write to it any more.
@@ -56,7 +56,7 @@ requirements:
 
 EXAMPLES = r"""
 ---
-- name: Check that nobody has the volume open
+- name: Check that no client has the volume open
   bootflow.compute.rbd_access:
     pool: volumes
     monitors: ["192.0.2.21", "192.0.2.22"]
@@ -82,7 +82,7 @@ outcomes:
       type: str
       returned: success
     watchers:
-      description: Addresses of those who have it open.
+      description: Addresses of the clients that have it open.
       type: list
       elements: str
       returned: success

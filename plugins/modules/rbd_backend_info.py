@@ -12,7 +12,7 @@ short_description: Report the capacity and the volumes of Ceph pools
 version_added: "0.9.0"
 description:
   - Reports capacity as Cinder's RBD driver does, and the volumes and snapshots of this collection. Volumes that are not in O(known) are orphans.
-  - The figures are those of a manager (C(ceph-mgr)) that runs now. Without one they would be zeros, or those of yesterday, so they are an error.
+  - The figures come from a manager (C(ceph-mgr)) that runs now. Without one they would be zeros, or out of date, so the backend has an error.
   - A cluster that does not answer within seconds, and a pool that is full, are errors of their backends.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:

@@ -416,7 +416,7 @@ def _select_to_connect(
 def reconnect(action: LedgerAction, to_reconnect: t.Sequence[Attached]) -> Problems:
     """Log the current host in to these again if it is not, with the credentials of its own records. Those that no guest has are left alone.
 
-    Where guests log in to targets there is nothing to do: libvirt has the secrets. Those of Ceph are set again.
+    Where guests log in to targets there is nothing to do: libvirt has the secrets. Secrets of Ceph are set again.
     """
     host = action.task_vars["inventory_hostname"]
     connection_errors = {

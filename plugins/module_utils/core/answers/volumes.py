@@ -153,7 +153,7 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                 {},
                 {
                     "name": Field(name, "Name of the image."),
-                    "watchers": Field(names, "Addresses of those who have it open."),
+                    "watchers": Field(names, "Addresses of the clients that have it open."),
                     "fenced": Field(names, "Addresses that the cluster refuses now."),
                 },
             ),

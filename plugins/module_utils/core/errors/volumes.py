@@ -208,7 +208,7 @@ class RbdFailed(VolumeBackendAPIException):
 
 
 class VolumeOpenElsewhere(Conflict):
-    """Somebody has the volume open whom the ledger does not know: a second guest would destroy its data."""
+    """A client that the ledger does not know has the volume open: a second guest would destroy its data."""
 
     msg_fmt = "Volume %(volume_id)s is open at %(watchers)s, which the ledger does not know of."
     remedy = "End the guest or program there. A client that was killed counts for 30 s more."

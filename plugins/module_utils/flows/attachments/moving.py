@@ -109,7 +109,7 @@ def adopt_unconnected(
 
     :arg places: uuid -> host of the instance
     :arg without_domain: instances whose domains their hosts have lost. A session of QEMU ended with its domain.
-    :arg powered_off: instances whose guests are off: their storage host looks who has their volumes open, where that alone keeps two guests apart
+    :arg powered_off: instances whose guests are off: their storage host looks at the clients of their volumes, where only that keeps two guests apart
     :raises InvalidVolume, VolumeLocked: another host may still be connected, or another run works on a volume.
     Returns the uuids of the instances that have such attachments.
     """

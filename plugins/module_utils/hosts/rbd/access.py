@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who has volumes open. Ceph lets any number of clients write to an image: nothing but a look at who watches it keeps two guests apart.
+"""Clients that have volumes open. Ceph lets any number of clients write to an image: only a look at its watchers keeps two guests apart.
 
 source: Ceph 16 as tried: a client watches what it has open for writing; one that was killed does so for 30 s more; one that is on the blocklist no longer
 """
@@ -55,7 +55,7 @@ def ensure(images: Images, args: t.Mapping[str, t.Any], check_mode: bool = False
 
 
 def _fence(images: Images, name: str, users: int, check_mode: bool) -> dict[str, t.Any]:
-    """Have the cluster refuse all who have the volume open, or wrote to it last, as their host is lost.
+    """Have the cluster refuse all clients that have the volume open, or wrote to it last, as their host is lost.
 
     :raises VolumeIsBusy: other guests have it, too, and which of the addresses are theirs is not known.
     """

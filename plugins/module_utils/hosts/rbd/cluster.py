@@ -218,11 +218,11 @@ class Cluster:
         return ["%s/%s" % (row["pool"], row["image"]) for row in self.ask("children", self.image(name, snapshot)) or ()]
 
     def watchers(self, name: str) -> list[str]:
-        """Return the addresses of those who have the image open."""
+        """Return the addresses of the clients that have the image open."""
         return [str(row["address"]) for row in self.ask("status", self.image(name)).get("watchers") or ()]
 
     def lock_owners(self, name: str) -> list[str]:
-        """Return the addresses of those who wrote to the image last: a client that lost its watch may come back to it."""
+        """Return the addresses of the clients that wrote to the image last: a client that lost its watch may come back to it."""
         return [str(row["address"]) for row in self.ask("lock", "ls", self.image(name)) or () if row.get("address")]
 
     def remove(self, name: str) -> None:

@@ -26,7 +26,7 @@ from .plan import LEDGER, PROJECT, SOURCE, Image, Parent, Plan, depth, is_ended
 
 #: As many ancestors as an image may have; the next clone is flattened. source: Cinder's rbd_max_clone_depth
 MAX_CLONE_DEPTH = 5
-#: Those that librbd has by default: a host's ceph.conf, which is not read, might say otherwise.
+#: The features that librbd has by default: a host's ceph.conf, which is not read, might say otherwise.
 FEATURES = "layering,exclusive-lock,object-map,fast-diff,deep-flatten"
 #: A client that was killed has an image open for as long as 30 s.
 WATCH_TIMEOUT = 35.0
@@ -40,10 +40,10 @@ class Images:
     def __init__(self, cluster: Cluster, ledger_id: str = "", watch_timeout: float = WATCH_TIMEOUT):
         self.cluster, self.ledger_id, self.watch_timeout = cluster, ledger_id, watch_timeout
 
-    # --- who has it open ----------------------------------------------------------------------------------------------
+    # --- clients ----------------------------------------------------------------------------------------------
 
     def users(self, name: str, expected: int = 0) -> list[str]:
-        """Return who has the image open, if these are more than expected; waits for clients that were killed."""
+        """Return the clients that have the image open, if these are more than expected; wait for clients that were killed."""
         end = time.monotonic() + self.watch_timeout
         while True:
             watchers = self.cluster.watchers(name)
@@ -54,7 +54,7 @@ class Images:
             time.sleep(1.0)
 
     def check_unused(self, name: str) -> None:
-        """:raises VolumeIsBusy: somebody has the image open."""
+        """:raises VolumeIsBusy: a client has the image open."""
         watchers = self.users(name)
         if watchers:
             raise VolumeIsBusy(

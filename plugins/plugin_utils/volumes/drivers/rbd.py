@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Backends of Ceph pools. An export has no target: it is a look at who has the volume open, and the address of the cluster for the compute host."""
+"""Backends of Ceph pools. An export has no target: it is a look at the clients of the volume, and the address of the cluster for the compute host."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RbdDriver:
         return backend_volumes.make(action, work, "volume_rbd", self._arguments(action, work.configuration))
 
     def end_exports(self, action: LedgerAction, exports: t.Sequence[Export]) -> Ended:
-        """Guests that have lost a volume have it open no longer; those of lost hosts are fenced."""
+        """Check that guests that lost a volume have it open no longer; fence the guests of lost hosts."""
         given = [export for export in exports if export.exported or export.force]
         wanted = {
             export.volume_id: {"id": export.volume_id, "state": "absent", "users": export.users, "force": export.force}
@@ -61,7 +61,7 @@ class RbdDriver:
         return {**ended, **{i: o if isinstance(o, errors.BootflowError) else None for i, o in outcomes.items()}}
 
     def make_exports(self, action: LedgerAction, exports: t.Sequence[Export]) -> Made:
-        """Of several new guests of a volume only those before the first one's start count."""
+        """Check the clients of each volume, and return the addresses of its cluster."""
         wanted = {
             export.volume_id: {"id": export.volume_id, "users": export.users}
             for export in sorted(exports, key=lambda export: export.users)

@@ -40,7 +40,7 @@ class ConnectorType(t.Protocol):
     """Type of a host's access to volumes.
 
     ``name``: the word of bootflow_volume_attach and of the ledger. ``host_logs_in``: the host logs in, once for all of its guests, and has a block
-    device of each volume. Otherwise each guest has its own login, which ends with its domain. ``is_watched``: nothing but a look at who has a volume open
+    device of each volume. Otherwise each guest has its own login, which ends with its domain. ``is_watched``: only a look at the clients of a volume
     keeps two guests from it, so the storage host looks before a guest starts.
     """
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The types of connectors, by the word that the ledger has for each, and bootflow_volume_attach for those that a host chooses."""
+"""The types of connectors, by the word that the ledger has for each, and bootflow_volume_attach for the types that a host chooses."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class DriverType(t.Protocol):
     """Type of a backend.
 
     ``name``: the word of the field ``driver`` in bootflow_storage_backends. ``fields``: the fields of an entry that are of this type alone.
-    ``required``: those of them that an entry must have. ``has_portals``: compute hosts reach the volumes at portals of the storage host.
+    ``required``: the fields among them that an entry must have. ``has_portals``: compute hosts reach the volumes at portals of the storage host.
     """
 
     name: str
