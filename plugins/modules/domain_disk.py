@@ -50,8 +50,8 @@ options:
           - Requested state. V(resized) updates the size in the running guest after the disk grew.
           - >-
             V(swapped) replaces the volume O(disks[].serial) of a running guest by the one in O(disks[].xml): QEMU copies it, follows what the guest
-            writes meanwhile, and goes over to the copy. V(settled) ends such a copy that was left, or completes the definition if the guest went
-            over, and reports which of the two it has.
+            writes meanwhile, and switches to the copy. V(settled) ends such a copy that was left, or completes the definition if the guest switched,
+            and reports which of the two it has.
         type: str
         choices: [attached, detached, resized, swapped, settled]
         default: attached
