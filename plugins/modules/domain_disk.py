@@ -147,7 +147,6 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.disk_swaps import desired_swap, swap_disk
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import (
     RESIZED,
     SETTLED,
@@ -161,6 +160,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.hot
     hot_plug_arguments,
     run_hot_plug,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.snapshots.disk_swaps import desired_swap, swap_disk
 
 
 def argument_spec():

@@ -39,7 +39,7 @@ class Pair(t.NamedTuple):
 def open_pairs(
     tx: Transaction, instance_uuids: t.Collection[str] | None = None, run_id: str | None = None, lock: bool = False
 ) -> list[Pair]:
-    """Return the pairs of these instances, or of all. :arg run_id: only those whose new attachment this run has"""
+    """Return the pairs of these instances, or of all. :arg run_id: only pairs with a new attachment of this run"""
     if instance_uuids is not None and not instance_uuids:
         return []
     on_the_way = attachments.select(
