@@ -50,8 +50,8 @@ options:
           - Requested state. V(resized) updates the size in the running guest after the disk grew.
           - >-
             V(swapped) replaces the volume O(disks[].serial) of a running guest by the one in O(disks[].xml): QEMU copies it, follows what the guest
-            writes meanwhile, and goes over to the copy. V(settled) ends such a copy that was left, or completes the definition if the guest went
-            over, and reports which of the two it has.
+            writes meanwhile, and switches to the copy. V(settled) ends such a copy that was left, or completes the definition if the guest switched,
+            and reports which of the two it has.
         type: str
         choices: [attached, detached, resized, swapped, settled]
         default: attached
@@ -147,7 +147,6 @@ outcomes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.disk_swaps import desired_swap, swap_disk
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_disks import (
     RESIZED,
     SETTLED,
@@ -161,6 +160,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.hot
     hot_plug_arguments,
     run_hot_plug,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.snapshots.disk_swaps import desired_swap, swap_disk
 
 
 def argument_spec():

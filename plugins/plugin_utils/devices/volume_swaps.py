@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Volumes that guests on the current host exchange for others: connected, copied by QEMU, and entered in the ledger as soon as a guest has gone over.
+"""Volumes that guests on the current host exchange for others: connected, copied by QEMU, and entered in the ledger as soon as a guest has switched.
 
 What a run leaves that died, or whose host did not answer, is settled by what the guest has.
 """
@@ -69,7 +69,7 @@ class VolumeSwapsOfHost:
             return {}
         self.volume_ids = {s.id: s.new.volume_id for s in [*to_copy, *to_settle]}
         with lease_kept(self.action):
-            problems = self._settle(to_settle, {}) if to_settle else {}
+            problems = self._settle_swaps(to_settle, {}) if to_settle else {}
             if to_copy:
                 problems.update(self._copy(to_copy))
         return problems
@@ -84,11 +84,11 @@ class VolumeSwapsOfHost:
             self.ledger.transact(swap.failed, problems)
         connected = self._reread([s for s in to_copy if s.id not in problems])
         copy_problems = self._run(connected, SWAPPED)
-        # What an error of the host leaves is not known before the host says it: QEMU may have gone over.
+        # An error leaves it open which volume the guest has: QEMU may have switched.
         unclear = [s for s in connected if s.id in copy_problems]
-        return {**problems, **(self._settle(unclear, copy_problems) if unclear else {})}
+        return {**problems, **(self._settle_swaps(unclear, copy_problems) if unclear else {})}
 
-    def _settle(self, to_settle: t.Sequence[Swap], causes: t.Mapping[str, errors.BootflowError]) -> Problems:
+    def _settle_swaps(self, to_settle: t.Sequence[Swap], causes: t.Mapping[str, errors.BootflowError]) -> Problems:
         """Have the host say what the guests have. :arg causes: why their copies failed"""
         begun = [s for s in to_settle if swaps.Pair(s.new.row, s.old.row).may_have_begun]
         problems = self._run(begun, SETTLED, causes)
@@ -121,8 +121,8 @@ class VolumeSwapsOfHost:
             self.ledger.transact(swaps.completed, has_new)
             self.swapped += [self.volume_ids[i] for i in has_new]
         causes = causes or {}
-        lost = errors.LibvirtError(reason="the guest kept its volume, as the run that swapped it died")
-        undone = {i: causes.get(i, lost) for i in has_old}
+        died = errors.LibvirtError(reason="the guest kept its volume, as the run that swapped it died")
+        undone = {i: causes.get(i, died) for i in has_old}
         if undone:
             self.ledger.transact(swap.failed, undone)
         if state == SETTLED and problems:

@@ -164,7 +164,7 @@ def _migrations(arguments: Arguments) -> float:
 
 
 def _swaps(arguments: Arguments) -> float:
-    """The seconds that guests may take to go over to other volumes, several at a time."""
+    """The seconds that guests may take to switch to other volumes, several at a time."""
     seconds = [float(d.get("copy_timeout") or 0) for d in arguments.get("disks") or () if isinstance(d, dict)]
     return max(seconds, default=0.0) * math.ceil(sum(map(bool, seconds)) / max(1, int(arguments.get("workers") or 1)))
 

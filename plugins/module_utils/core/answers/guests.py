@@ -175,7 +175,6 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                     "swapped": Field(
                         maybe(flag),
                         "Whether the guest has the new volume, with O(disks[].state=swapped) and O(disks[].state=settled); otherwise null.",
-                        type="bool",
                     ),
                     "size": Field(
                         None,

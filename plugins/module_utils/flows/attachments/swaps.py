@@ -6,7 +6,7 @@
 device name.
 
 No column says that two attachments are a pair: nothing else puts a volume on the way to a device that the instance has. Only the guest's host
-knows whether its guest has gone over to the new volume. So where the host may have begun, only an answer of the host ends a pair.
+knows whether its guest has switched to the new volume. So where the host may have begun, only an answer of the host ends a pair.
 source: Nova's ComputeManager.swap_volume
 """
 
@@ -39,7 +39,7 @@ class Pair(t.NamedTuple):
 def open_pairs(
     tx: Transaction, instance_uuids: t.Collection[str] | None = None, run_id: str | None = None, lock: bool = False
 ) -> list[Pair]:
-    """Return the pairs of these instances, or of all. :arg run_id: only those whose new attachment this run has"""
+    """Return the pairs of these instances, or of all. :arg run_id: only pairs with a new attachment of this run"""
     if instance_uuids is not None and not instance_uuids:
         return []
     on_the_way = attachments.select(
@@ -80,13 +80,13 @@ def check_not_swapped(tx: Transaction, rows: t.Iterable[Attachment]) -> None:
 
 
 def without_pairs(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
-    """Return these attachments without those of pairs."""
+    """Return these attachments, except attachments of pairs."""
     ids = {a.id for pair in open_pairs(tx, sorted({r.instance_uuid for r in rows})) for a in pair}
     return [r for r in rows if r.id not in ids]
 
 
 def without_undecided(tx: Transaction, rows: t.Sequence[Attachment]) -> list[Attachment]:
-    """Return these attachments without those of pairs that only an answer of their host ends."""
+    """Return these attachments, except attachments of pairs that only an answer of their host ends."""
     pairs = open_pairs(tx, sorted({r.instance_uuid for r in rows}))
     undecided = {a.id for p in pairs if p.may_have_begun for a in p}
     return [r for r in rows if r.id not in undecided]
@@ -150,7 +150,7 @@ def adopt_of_dead_runs(tx: Transaction) -> list[Pair]:
 
 
 def completed(tx: Transaction, new_ids: t.Collection[str]) -> None:
-    """The guests have gone over to the new volumes: these are in use, in the place of the old ones, whose attachments are to end."""
+    """The guests have switched to the new volumes: these are in use, in the place of the old ones, whose attachments are to end."""
     for new, old in _own_pairs(tx, new_ids):
         attachments.apply(tx, [old], attachment.DETACH, run_id=tx.run.id, delete_on_termination=False)
         life.attached(tx, [new.id], {new.id: {"delete_on_termination": old.delete_on_termination}})

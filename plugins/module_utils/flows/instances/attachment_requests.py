@@ -125,7 +125,7 @@ def check_texts(
 ) -> None:
     """Check the fields of an entry that are texts. :arg texts: which are; None: all
 
-    :raises InvalidInput: the entry is no mapping, has an unknown field or lacks a required one, or one is no text.
+    :raises InvalidInput: the entry must be a mapping of known fields, with all required ones, whose values are texts.
     """
     if not isinstance(entry, t.Mapping):
         raise errors.InvalidInput(

@@ -135,9 +135,9 @@ def _read(
     rows = volumes.find(tx, (str(w[n]) for _p, w in sound for n in FIELDS[1:]), project, lock=True)
     requests: list[SwapRequest] = []
     for path, entry in sound:
-        found: dict[str, t.Any] = {}
+        values: dict[str, t.Any] = {}
         with refusals.collect(path + ".instance"):
-            found["guest"] = operation.meant(tx, guests, entry["instance"], project)
+            values["guest"] = operation.meant(tx, guests, entry["instance"], project)
         for name, field in zip(FIELDS[1:], ("volume", "new_volume")):
             with refusals.collect("%s.%s" % (path, name)):
                 volume = attachment_requests.volume_named(rows, entry[name])
@@ -145,9 +145,9 @@ def _read(
                     again = "volume %s is named twice" % entry[name]
                     raise errors.InvalidInput(reason=again, remedy="Name each volume once.")
                 named.add(volume.id)
-                found[field] = volume
-        if len(found) == len(FIELDS):
-            requests.append(SwapRequest(path, **found))
+                values[field] = volume
+        if len(values) == len(FIELDS):
+            requests.append(SwapRequest(path, **values))
     return requests
 
 
@@ -155,7 +155,7 @@ def _read(
 
 
 def to_swap(tx: Transaction, host: str) -> tuple[list[Pair], list[Pair]]:
-    """Return the pairs of this run on compute host ``host``: exported ones whose guests are to go over to the new volumes, and pairs of
+    """Return the pairs of this run on compute host ``host``: exported ones whose guests are to switch to the new volumes, and pairs of
     dead runs, which only are to be settled.
     """
     pairs = [p for p in swaps.open_pairs(tx, run_id=tx.run.id) if p.old.attached_host == host]

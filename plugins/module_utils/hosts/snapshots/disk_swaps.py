@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Exchanges the volume of a running guest's disk for another one: QEMU copies it, follows what the guest writes meanwhile, and goes over to the copy.
+"""Exchanges the volume of a running guest's disk for another one: QEMU copies it, follows what the guest writes meanwhile, and switches to the copy.
 
-A module that is killed leaves QEMU's job, which goes on, and never goes over by itself. The next call for the same two volumes finds it.
+A module that is killed leaves QEMU's job, which goes on, and never switches by itself. The next call for the same two volumes finds it.
 The running disk keeps the serial of the former volume until the guest is started again, see volume_sources.name_swapped().
 
 source: Nova's libvirt driver (swap_volume)
@@ -28,13 +28,13 @@ from ...core.errors import (
     WaitTimeout,
 )
 from ...core.guest.domain.element import parse, to_text
+from ..libvirt.block_jobs import is_ready, mirror_of
+from ..libvirt.connection import libvirt, libvirt_errors
+from ..libvirt.domain_disks import SETTLED, DomainDisk, desired_disk
+from ..libvirt.hot_plug import ATTACHED, CONFIG, DETACHED, LIVE, devices_of, flag_of, parts_of, refuse_rescue
+from ..libvirt.running import find_domain, refuse_gone
 from ..os.batch import progress
 from ..os.volume_sources import VolumeSources, known_as, path_of, target_of
-from .block_jobs import is_ready, mirror_of
-from .connection import libvirt, libvirt_errors
-from .domain_disks import SETTLED, DomainDisk, desired_disk
-from .hot_plug import ATTACHED, CONFIG, DETACHED, LIVE, devices_of, flag_of, parts_of, refuse_rescue
-from .running import find_domain, refuse_gone
 
 POLL = 0.5  # seconds
 MIB = 1024**2
@@ -45,12 +45,12 @@ class DiskSwap(DomainDisk):
     """An exchange. ``key`` and ``source``: the former volume, and where this host has it. ``xml``: the disk with the new one.
 
     ``size``: bytes of the new volume. ``bandwidth``: of the copy, MiB a second; 0: without a limit. ``seconds``: for the copy.
-    ``settle``: end what another run left, and copy nothing.
+    ``settles``: end what another run left, and copy nothing.
     """
 
     bandwidth: int = 0
     seconds: float = 0.0
-    settle: bool = False
+    settles: bool = False
 
     @property
     def wanted(self) -> t.Any:
@@ -96,7 +96,7 @@ def desired_swap(args: t.Mapping[str, t.Any]) -> DiskSwap:
 
 
 def swap_disk(connection: t.Any, swap: DiskSwap, check_mode: bool = False) -> dict[str, t.Any]:
-    """Have the guest go over to the new volume, and its definition too; or with ``settle`` find out whether it has.
+    """Have the guest switch to the new volume, and its definition too; or with ``settles`` find out whether it has.
 
     Returns {changed, swapped, target, live, config, size, before, after}. ``swapped``: whether the guest has the new volume.
 
@@ -111,7 +111,7 @@ def swap_disk(connection: t.Any, swap: DiskSwap, check_mode: bool = False) -> di
     before = _disk_of(domain, swap)
     target = target_of(before)
     changed = False
-    if swap.settle:
+    if swap.settles:
         changed = _end_job(domain, swap, target, check_mode)
     elif not swap.is_new(before):
         _check_copy(domain, swap, before, target)
@@ -251,7 +251,7 @@ def _wait_until_ready(domain: t.Any, swap: DiskSwap, target: str, deadline: floa
 
 
 def _end_job(domain: t.Any, swap: DiskSwap, target: str, check_mode: bool) -> bool:
-    """End a copy to the new volume that has not gone over. Returns whether there was one."""
+    """End a copy to the new volume that has not switched. Returns whether there was one."""
     try:
         if LIVE not in parts_of(domain) or not _is_own_job(domain, swap, target):
             return False
@@ -260,7 +260,7 @@ def _end_job(domain: t.Any, swap: DiskSwap, target: str, check_mode: bool) -> bo
                 domain.blockJobAbort(target, 0)
         return True
     except BootflowError:
-        # It has ended, or gone over, in between: what the guest has then is looked at next.
+        # It has ended, or switched, in between: what the guest has then is looked at next.
         if LIVE in parts_of(domain) and _is_own_job(domain, swap, target):
             raise
         return False
