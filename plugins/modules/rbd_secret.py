@@ -96,15 +96,15 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
     LIBVIRT_ARGUMENTS,
     connect,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.rbd_secrets import (
-    remove_secret,
-    set_secret,
-)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.batch import any_changed, run_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.secrets import (
+    remove_secret,
+    set_secret,
 )
 
 

@@ -35,6 +35,7 @@ OWN = tuple(
     for room in (
         "core/disks/stores",
         "core/settings",
+        "core/volumes/drivers",  # of volumes: another kind with the same name
         "hosts/disks/arrivals",
         "hosts/disks/resizes",
         "hosts/disks/stores",

@@ -42,14 +42,14 @@ def checked_pool(value: t.Any) -> str:
 
 
 def checked_user(value: t.Any) -> str:
-    """Check the name of a user, without ``client.``. :raises InvalidInput: it is no such name."""
+    """Check the name of a user, without ``client.``. :raises InvalidInput: it is not one."""
     if not isinstance(value, str) or not _USER.match(value) or value.startswith("client."):
         raise InvalidInput(reason="%s is not a valid name of a Ceph user (without client.)" % ascii(value))
     return value
 
 
 def checked_key(value: t.Any) -> str:
-    """Check the key of a user. The message never has the key. :raises InvalidInput: it is no key of Ceph."""
+    """Check the key of a user. The message never has the key. :raises InvalidInput: it has another form."""
     text = value.strip() if isinstance(value, str) else ""
     try:
         decoded = base64.b64decode(text, validate=True)
@@ -64,7 +64,7 @@ def checked_key(value: t.Any) -> str:
 
 
 def monitor(value: t.Any) -> str:
-    """Return the address of a monitor as ``address:port``; the port is 6789 by default. :raises InvalidInput: it is no address of a monitor."""
+    """Return the address of a monitor as ``address:port``; the port is 6789 by default. :raises InvalidInput: it has another form."""
     text = str(value)
     try:
         host, port = split_portal(text)
@@ -101,7 +101,7 @@ def secret_usage(fsid: str, user: str) -> str:
 
 
 def checked_fsid(value: t.Any) -> str:
-    """Check the id of a cluster. :raises InvalidInput: it is no UUID in small letters."""
+    """Check the id of a cluster. :raises InvalidInput: it is not a UUID in small letters."""
     if not isinstance(value, str) or not _FSID.match(value):
         raise InvalidInput(reason="%s is not the id (fsid) of a Ceph cluster" % ascii(value))
     return value
@@ -115,8 +115,8 @@ def secret_uuid(fsid: str, user: str) -> str:
 def rbd_connection(name: str, monitors: t.Sequence[str], fsid: str, user: str) -> dict[str, t.Any]:
     """Return the ``connection`` of a planned disk with ``source='network'``: core.guest.devices makes its XML.
 
-    :arg name: POOL/IMAGE. :arg monitors: all of the cluster's, as monitor() gives them: QEMU goes on with the next one when one is dead.
-    :raises InvalidInput: no monitor, or something that is no name.
+    :arg name: POOL/IMAGE. :arg monitors: all of the cluster's, as monitor() gives them: QEMU asks the next one when one is dead.
+    :raises InvalidInput: there is no monitor, or a name has another form.
     """
     pool, _slash, image = name.partition("/")
     if not monitors or not image:

@@ -28,7 +28,7 @@ def ensure(images: Images, args: t.Mapping[str, t.Any], check_mode: bool = False
     """Check that a volume may be opened (present), or that it is no longer open (absent), but for ``users`` guests that the ledger knows.
 
     :raises VolumeNotFound: it is not in the pool (present).
-    :raises VolumeOpenElsewhere: somebody else has it open (present).
+    :raises VolumeOpenElsewhere: another client has it open (present).
     :raises VolumeIsBusy: it is open still (absent).
     """
     volume_id = checked_uuid(args["id"])

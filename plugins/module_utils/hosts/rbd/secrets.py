@@ -19,8 +19,8 @@ from ...core.errors import LibvirtError
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.domain.secret import SecretConfig
 from ...core.volumes.rbd_names import checked_key, secret_usage, secret_uuid
+from ..libvirt.connection import libvirt, libvirt_errors, tolerating
 from ..os.batch import progress
-from .connection import libvirt, libvirt_errors, tolerating
 
 
 def secret_config(fsid: str, user: str) -> SecretConfig:
