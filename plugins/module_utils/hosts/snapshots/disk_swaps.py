@@ -28,13 +28,13 @@ from ...core.errors import (
     WaitTimeout,
 )
 from ...core.guest.domain.element import parse, to_text
-from ..libvirt.block_jobs import is_ready, mirror_of
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domain_disks import SETTLED, DomainDisk, desired_disk
 from ..libvirt.hot_plug import ATTACHED, CONFIG, DETACHED, LIVE, devices_of, flag_of, parts_of, refuse_rescue
 from ..libvirt.running import find_domain, refuse_gone
 from ..os.batch import progress
 from ..os.volume_sources import VolumeSources, known_as, path_of, target_of
+from .block_jobs import is_ready, mirror_of
 
 POLL = 0.5  # seconds
 MIB = 1024**2

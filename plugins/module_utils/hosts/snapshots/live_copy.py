@@ -24,12 +24,12 @@ from ...core.errors import BootflowError, DiskFull, InstanceQuiesceNotSupported,
 from ...core.images.quiesce import NO, REQUIRE
 from ..images.images import QEMU_IMG_PACKAGE
 from ..libvirt.backup_job import refuse_running_backup
-from ..libvirt.block_jobs import is_ready, mirror_of
 from ..libvirt.connection import is_code, libvirt, libvirt_errors
 from ..libvirt.password import ANSWER, limited
 from ..libvirt.running import refuse_gone
 from ..os.command import program, run
 from ..os.files import opened
+from .block_jobs import is_ready, mirror_of
 from .guard import guarded
 
 POLL = 0.25  # seconds

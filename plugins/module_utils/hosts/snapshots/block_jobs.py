@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core.guest.domain.element import parse
-from .connection import libvirt_errors
+from ..libvirt.connection import libvirt_errors
 
 
 def mirror_of(domain: t.Any, target: str) -> t.Any:
