@@ -168,7 +168,7 @@ class RestoreBackups(Stages):
         }
 
         def finish(tx: Transaction) -> dict[str, errors.BootflowError]:
-            failures = flow.finish(tx, ids, answers, failed)
+            failures = host_images.finish_stores(tx, ids, answers, failed)
             for store in ids:
                 self._host_images(store).remove_ended(tx)
             return failures

@@ -14,8 +14,7 @@ from ..images.image import StoredImage
 from ..images.snapshots import SnapshotRequest
 from ..images.stores.registry import ImageStores
 from ..images.stores.store_kind import ImageStore
-from ..reading.fields import Fields, entries_of
-from ..reading.problems import Problems
+from ..reading.fields import Fields, read_entries
 
 #: The property of an image that was made of a backup: the id of the backup.
 BACKUP_ID = "incremental_backup_id"
@@ -60,20 +59,7 @@ class Restore:
 
 def read_restores(data: t.Any, stores: ImageStores) -> list[Restore]:
     """Return the entries. :raises InvalidRequest: all errors, the paths beginning with backup_restores"""
-    problems = Problems()
-    entries: list[Restore] = []
-    names: set[str] = set()
-    for fields in entries_of("backup_restores", data, problems):
-        entry = _read(fields, stores)
-        fields.unknown()
-        if entry is None:
-            continue
-        if entry.name in names:
-            fields.wrong("name", "%r is used twice" % entry.name, "Name it once.")
-        names.add(entry.name)
-        entries.append(entry)
-    problems.raise_if_any()
-    return entries
+    return read_entries("backup_restores", data, lambda fields: _read(fields, stores))
 
 
 def _read(fields: Fields, stores: ImageStores) -> Restore | None:

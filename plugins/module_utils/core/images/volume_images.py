@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 from ..disks.local import QCOW2, RAW
 from ..errors import ImageExists, NotSupportedYet
-from ..reading.fields import Fields, entries_of
-from ..reading.problems import Problems
+from ..reading.fields import Fields, read_entries
 from .image import PRIVATE, VISIBILITIES, StoredImage, container_format_of
 from .snapshot_properties import NOT_KEPT, VOLUME_ID
 from .stores.registry import ImageStores
@@ -127,22 +126,7 @@ def refuse_encrypted(volume: str, image_metadata: t.Mapping[str, t.Any]) -> None
 
 def read_uploads(data: t.Any, stores: ImageStores) -> list[VolumeUpload]:
     """Return the entries of bootflow_volume_uploads. :raises InvalidRequest: all errors, the paths beginning with volume_uploads"""
-    problems = Problems()
-    entries: list[VolumeUpload] = []
-    names: set[str] = set()
-    volumes: set[str] = set()
-    for fields in entries_of("volume_uploads", data, problems):
-        entry = _read(fields, stores)
-        fields.unknown()
-        if entry is None:
-            continue
-        for field, value, seen in (("name", entry.name, names), ("volume", entry.volume, volumes)):
-            if value and value in seen:
-                fields.wrong(field, "%r is used twice" % value, "Name it once.")
-            seen.add(value)
-        entries.append(entry)
-    problems.raise_if_any()
-    return entries
+    return read_entries("volume_uploads", data, lambda fields: _read(fields, stores), ("name", "volume"))
 
 
 def _read(fields: Fields, stores: ImageStores) -> VolumeUpload | None:

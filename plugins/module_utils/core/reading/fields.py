@@ -16,6 +16,7 @@ from .nearest import field_suggestion
 from .problems import Problems
 
 _MISSING = object()
+Entry = t.TypeVar("Entry")
 
 
 def catalogue_id(kind: str, name: str) -> str:
@@ -195,4 +196,33 @@ def entries_of(kind: str, data: t.Any, problems: Problems, short: str = "") -> l
                     message="must be a mapping with a name", remedy="Write name: and the other fields below it."
                 ),
             )
+    return entries
+
+
+def read_entries(
+    kind: str,
+    data: t.Any,
+    read: t.Callable[[Fields], Entry | None],
+    unique: t.Sequence[str] = ("name",),
+    remedy: str = "Name it once.",
+) -> list[Entry]:
+    """Read the entries of a request. :arg read: returns None for an entry with errors. :arg unique: attributes of which no two entries have the same value
+
+    :raises InvalidRequest: all errors, the paths beginning with ``kind``.
+    """
+    problems = Problems()
+    entries: list[Entry] = []
+    seen: set[tuple[str, str]] = set()
+    for fields in entries_of(kind, data, problems):
+        entry = read(fields)
+        fields.unknown()
+        if entry is None:
+            continue
+        for name in unique:
+            value = getattr(entry, name)
+            if value and (name, value) in seen:
+                fields.wrong(name, "%r is used twice" % value, remedy)
+            seen.add((name, value))
+        entries.append(entry)
+    problems.raise_if_any()
     return entries

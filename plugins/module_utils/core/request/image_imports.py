@@ -16,8 +16,7 @@ from ..images.snapshot_properties import Inherited, properties_of_instance
 from ..images.stores.registry import ImageStores
 from ..images.stores.store_kind import ImageStore
 from ..model import Image
-from ..reading.fields import Fields, entries_of
-from ..reading.problems import Problems
+from ..reading.fields import Fields, read_entries
 from .catalogue_images import read_image
 
 #: Fields of bootflow_images that an import does not have, and why.
@@ -111,20 +110,8 @@ def read_imports(data: t.Any, stores: ImageStores) -> list[ImageImport]:
 
     :raises InvalidRequest: all errors, the paths beginning with image_imports.
     """
-    problems = Problems()
-    entries: list[ImageImport] = []
-    names: set[str] = set()
-    for fields in entries_of("image_imports", data, problems):
-        entry = _read(fields, stores)
-        fields.unknown()
-        if entry is None:
-            continue
-        if entry.name in names:
-            fields.wrong("name", "%r is used twice" % entry.name, "Give each image its own name.")
-        names.add(entry.name)
-        entries.append(entry)
-    problems.raise_if_any()
-    return entries
+    own_name = "Give each image its own name."
+    return read_entries("image_imports", data, lambda fields: _read(fields, stores), remedy=own_name)
 
 
 def _read(fields: Fields, stores: ImageStores) -> ImageImport | None:

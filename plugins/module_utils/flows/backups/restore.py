@@ -103,20 +103,3 @@ def _find(tx: Transaction, entry: Restore, project: str | None) -> tuple[BackupR
     if chain is None:
         raise errors.BackupDamaged(backup_id=row.id, reason="one that it needs is missing")
     return row, [by_id[b.id] for b in chain]
-
-
-def finish(
-    tx: Transaction,
-    image_ids: t.Mapping[str, t.Mapping[str, str]],
-    answers: t.Mapping[str, t.Mapping[str, t.Any]],
-    failed: t.Mapping[str, errors.BootflowError],
-) -> dict[str, errors.BootflowError]:
-    """Write what became of the images. Returns all errors, by the keys of items.
-
-    :arg image_ids: name of a store -> key of an item -> id of its image. :arg answers, failed: see host_images.finish()
-    """
-    failures = dict(failed)
-    all_images = [image_id for of_store in image_ids.values() for image_id in of_store.values()]
-    for store, of_store in sorted(image_ids.items()):
-        failures.update(host_images.finish(tx, of_store, answers, failed, store, all_images))
-    return failures

@@ -61,6 +61,23 @@ def files_to_remove(tx: Transaction, store: str) -> list[str]:
     return [row.id for row in images.select(tx, ids=ending, with_deleted=True) if row.size is not None]
 
 
+def finish_stores(
+    tx: Transaction,
+    image_ids: t.Mapping[str, t.Mapping[str, str]],
+    answers: t.Mapping[str, Answer],
+    failed: t.Mapping[str, errors.BootflowError],
+) -> dict[str, errors.BootflowError]:
+    """Write what became of the images of several stores. Returns all errors, by the keys of items.
+
+    :arg image_ids: name of a store -> key of an item -> id of its image. :arg answers, failed: see finish()
+    """
+    failures = dict(failed)
+    all_images = [image_id for of_store in image_ids.values() for image_id in of_store.values()]
+    for store, of_store in sorted(image_ids.items()):
+        failures.update(finish(tx, of_store, answers, failed, store, all_images))
+    return failures
+
+
 def finish(
     tx: Transaction,
     image_ids: t.Mapping[str, str],

@@ -137,10 +137,7 @@ def finish(
     """
     ids = {volume_id for of_store in image_ids.values() for volume_id in of_store}
     rows = volumes.select(tx, ids=ids, run_id=tx.run.id, statuses=(states.UPLOADING,), lock=True) if ids else []
-    failures = dict(failed)
-    all_images = [image_id for of_store in image_ids.values() for image_id in of_store.values()]
-    for store, of_store in sorted(image_ids.items()):
-        failures.update(host_images.finish(tx, of_store, answers, failed, store, all_images))
+    failures = host_images.finish_stores(tx, image_ids, answers, failed)
     dead_uploads.give_back(tx, rows, failures)
     done = [r.id for r in rows if r.id not in failures]
     volume_history.finish_events(tx, done, EVENT, history.SUCCESS)

@@ -63,8 +63,18 @@ def set_secret(
     """
     if not value:
         raise InvalidInput(reason="the CHAP secret of %s is empty" % iqn)
-    desired = secret_config(iqn, ephemeral)
     secret = find_secret(connection, iqn)
+    return define_secret(connection, secret, secret_config(iqn, ephemeral), value.encode("utf-8"), check_mode)
+
+
+def define_secret(
+    connection: t.Any, secret: t.Any, desired: SecretConfig, value: bytes, check_mode: bool = False
+) -> dict[str, t.Any]:
+    """Define a secret of any usage, and set its value. :arg secret: the one that is there; None: there is none
+
+    :returns: uuid and changed, which only reports whether the definition changed.
+    :raises LibvirtError: libvirt failed. The value is never in the message.
+    """
     with libvirt_errors():
         same = secret is not None and SecretConfig.from_xml(parse(secret.XMLDesc(0))) == desired
         if check_mode:
@@ -75,11 +85,12 @@ def set_secret(
                 secret.undefine()  # libvirt changes neither uuid nor ephemeral of an existing secret
             secret = connection.secretDefineXML(to_text(desired.to_xml()), 0)
         try:
-            secret.setValue(value.encode("utf-8"), 0)
+            secret.setValue(value, 0)
         except libvirt.libvirtError:
             if not same:
                 secret.undefine()
-            raise LibvirtError(reason="the value of secret %s could not be set" % iqn) from None
+            reason = "the value of the secret of %s could not be set" % (desired.usage_target or desired.usage_name)
+            raise LibvirtError(reason=reason) from None
     return {"uuid": desired.uuid, "changed": not same}
 
 

@@ -15,11 +15,11 @@ import base64
 import contextlib
 import typing as t
 
-from ...core.errors import LibvirtError
-from ...core.guest.domain.element import parse, to_text
+from ...core.guest.domain.element import parse
 from ...core.guest.domain.secret import SecretConfig
 from ...core.volumes.rbd_names import checked_key, secret_usage, secret_uuid
 from ..libvirt.connection import libvirt, libvirt_errors, tolerating
+from ..libvirt.secrets import define_secret
 from ..os.batch import progress
 
 
@@ -48,24 +48,8 @@ def set_secret(connection: t.Any, fsid: str, user: str, key: str, check_mode: bo
     :raises LibvirtError: libvirt failed. The key is never in the message.
     """
     value = base64.b64decode(checked_key(key))  # librados wants the bytes, not the text
-    desired = secret_config(fsid, user)
     secret = find_secret(connection, fsid, user)
-    with libvirt_errors():
-        same = secret is not None and SecretConfig.from_xml(parse(secret.XMLDesc(0))) == desired
-        if check_mode:
-            return {"uuid": desired.uuid, "changed": not same}
-        if not same:
-            progress.mark_changed()
-            if secret is not None:
-                secret.undefine()  # libvirt changes neither uuid nor ephemeral of an existing secret
-            secret = connection.secretDefineXML(to_text(desired.to_xml()), 0)
-        try:
-            secret.setValue(value, 0)
-        except libvirt.libvirtError:
-            if not same:
-                secret.undefine()
-            raise LibvirtError(reason="the value of secret %s could not be set" % desired.uuid) from None
-    return {"uuid": desired.uuid, "changed": not same}
+    return define_secret(connection, secret, secret_config(fsid, user), value, check_mode)
 
 
 def remove_secret(connection: t.Any, fsid: str, user: str, check_mode: bool = False) -> dict[str, t.Any]:

@@ -15,6 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.backups.rest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.images.stores.registry import read_stores
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.backups import deletion, incremental, restore
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.images import host_images
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
@@ -200,7 +201,7 @@ def test_an_image_of_a_backup_is_one_of_the_instance(world: World, web: str) -> 
     fault = errors.BackupDamaged(backup_id=first, reason="gone")
     with world.ledger.write() as tx:
         of_run = tx.for_run(world.context("r"))
-        failures = restore.finish(of_run, ids, {newest.image.id: done}, {older.image.id: fault})
+        failures = host_images.finish_stores(of_run, ids, {newest.image.id: done}, {older.image.id: fault})
     assert list(failures) == [older.image.id]
     images = {r.name: r for r in world.rows(image_tables.images) if r.deleted == ""}
     assert list(images) == ["back"] and images["back"].status == "active" and images["back"].instance_uuid == web
