@@ -43,7 +43,10 @@ class ResizedVolumes(ResizedFiles):
     """Logical volumes of the instance, and files in its folder: the setting of its host may have changed since."""
 
     def check(self, folder: str, records: Records, made: t.Sequence[DiskSpec]) -> int:
-        return check_files(folder, _files(records))
+        files = _files(records)
+        # Before what an earlier resize left is removed: a run that was killed in its exchange has left a disk under the former name alone.
+        _sources(lvm.read_group(self.group.vg), folder.rpartition("/")[2], [n for n in records if n not in files])
+        return check_files(folder, files)
 
     def copy(
         self,
@@ -93,12 +96,7 @@ def _copied(
     """
     found = lvm.read_group(group.vg, group.ledger_id)
     lvm.check_group(found)
-    sources = []
-    for name in records:
-        lv = whole(found, uuid, volume_name(uuid, checked_disk_name(name)))
-        if lv is None:
-            raise InvalidDiskInfo(reason="logical volume %s/%s does not exist" % (group.vg, volume_name(uuid, name)))
-        sources.append(lv)
+    sources = _sources(found, uuid, records)
     check_closed(group.vg, [lv.name for lv in sources])
     activate(group.vg, sources)
     new = {n: {**r, "virtual_size": _grown(found, r, sizes.get(n, 0))} for n, r in records.items()}
@@ -119,6 +117,17 @@ def _copied(
     if names:
         finish(group.vg, list(names.values()))
     return new
+
+
+def _sources(group: lvm.VolumeGroup, uuid: str, names: t.Iterable[str]) -> list[t.Any]:
+    """Return the logical volumes of these disks. :raises InvalidDiskInfo: one is missing, or not whole"""
+    sources = []
+    for name in names:
+        lv = whole(group, uuid, volume_name(uuid, checked_disk_name(name)))
+        if lv is None:
+            raise InvalidDiskInfo(reason="logical volume %s/%s does not exist" % (group.name, volume_name(uuid, name)))
+        sources.append(lv)
+    return sources
 
 
 def _grown(group: lvm.VolumeGroup, record: t.Mapping[str, t.Any], size: int) -> int:

@@ -374,6 +374,14 @@ def test_a_disk_that_is_missing_or_not_whole(host: Host, tags: list[str] | None)
         host.prepare(disk=2 * EXTENT)
 
 
+def test_a_disk_that_a_killed_exchange_left_under_its_former_name_is_kept(host: Host) -> None:
+    host.prepare(disk=2 * EXTENT)
+    host.model("vg", "lvrename", "vg", host.lv("disk"), host.lv("disk.resize.old"))
+    with pytest.raises(InvalidDiskInfo, match="does not exist"):
+        host.prepare(disk=2 * EXTENT)
+    assert host.content("disk.resize.old") == b"before" and host.names() == {"disk.resize.old", "disk.eph0"}
+
+
 def test_what_is_being_removed_does_not_come_back(host: Host) -> None:
     """Of a resize that was confirmed: a later one that fails brings back what the instance had before it, not before the other."""
     host.model.lvs[host.lv("disk.resize.old")] = host.volume("bootflow.deleting")
