@@ -579,7 +579,9 @@ class HostModel:
             domain = self._domain(wanted["uuid"], "The domain is gone from the host.")
             folder = "%s/%s" % (arguments["directory"], wanted["uuid"])
             files = self.files.setdefault(folder, {})
-            removed = [i for i in wanted["removed"] if files.pop(i + ".qcow2", "") or True]
+            removed = list(wanted["removed"])
+            for backup_id in removed:
+                files.pop(backup_id + ".qcow2", "")
             live = domain["power_state"] != SHUTDOWN
             reason = wanted["reason"] if live else "the guest does not run"
             if not reason and any(one["file"] not in files for one in wanted["chain"]):

@@ -21,7 +21,6 @@ from ...module_utils.flows.boot import builds
 from ...module_utils.flows.boot.builds import Build
 from ...module_utils.flows.instances import swap
 from ...module_utils.ledger.compute import instances
-from ...module_utils.ledger.compute.instances import PlacedInstance
 from ...module_utils.ledger.database import Ledger
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import attachments
@@ -171,7 +170,7 @@ def _work_of(tx: Transaction, host: str) -> tuple[list[Swap], list[Swap]]:
     uuids = sorted({p.old.instance_uuid for p in [*to_copy, *to_settle]})
     if not uuids:
         return [], []
-    rows = t.cast("list[PlacedInstance]", instances.select_live(tx, uuids=uuids))
+    rows = t.cast("list[instances.PlacedInstance]", instances.select_live(tx, uuids=uuids))
     by_uuid = {b.uuid: b for b in builds.load(tx, rows)}
     volumes = attached_volumes.load(tx, uuids)
 

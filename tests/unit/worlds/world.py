@@ -268,7 +268,8 @@ class World:
         entry = PortEntry("ports[0]", name, self.networks[network_name], **fields)
         with self.ledger.write() as tx:
             written = project_ports.create(tx.for_run(self.context("p")), [entry], project, limits)
-        return [*written.created, *written.unchanged][0]
+        (port_id,) = [*written.created, *written.unchanged]
+        return str(port_id)
 
     def port(self, name: str = "front") -> tuple[str | None, str | None]:
         """The instance that has the port of this name, and the host that it is bound to."""

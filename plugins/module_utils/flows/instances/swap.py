@@ -28,7 +28,7 @@ from ..attachments.swaps import Pair
 from ..volumes import dead_uploads
 from . import attach, attachment_requests, operation
 from .attach import SWAP, Begun, Reach
-from .hot_plug import Beginning, Refused
+from .hot_plug import Beginning
 
 FIELDS = ("instance", "old_volume", "new_volume")
 
@@ -59,7 +59,7 @@ def begin_swap(
     :arg entries: bootflow_volume_swaps. :raises InvalidRequest: see attach.begin_attach().
     """
     beginning: Beginning[SwapRequest] = Beginning(tx, SWAP)
-    begun = Begun(refused=t.cast("list[Refused[t.Any]]", beginning.refused))
+    begun = Begun(refused=t.cast("t.Any", beginning.refused))
     requests = _read(tx, entries, project, beginning.problems)
     wrong = bool(beginning.problems.errors)
     by_volume = attachments.of_volumes(tx, [v.id for r in requests for v in (r.volume, r.new_volume)])

@@ -65,7 +65,7 @@ class _Batch:
         for made in sorted(removals, key=lambda made: made.desired.kind != SNAPSHOT):
             remove = work.remove_snapshot if made.desired.kind == SNAPSHOT else work.remove_volume
             self._stage([made], remove)
-        self._stage([made for made in plans if made.action == EXTEND], lambda made: self._extend(made))
+        self._stage([made for made in plans if made.action == EXTEND], self._extend)
         for made in plans:
             if made.action == NOTHING:
                 self._done(made, False)

@@ -151,7 +151,7 @@ def test_the_quota_of_ports(world: World) -> None:
 def test_what_is_changed(world: World) -> None:
     world.report("h1")
     port_id = world.make_port(fixed_ips=at("10.0.1.200"))
-    (changed,) = update(world, name="back", tags=("x",), mac_address=MAC).changes.values()
+    changed = update(world, name="back", tags=("x",), mac_address=MAC).changes[port_id]
     assert changed["name"] == ("front", "back") and mac(world, "back") == MAC
     wanted = ({"ip_address": "10.0.1.200"}, {"ip_address": "10.0.1.201"})
     assert update(world, port_id, fixed_ips=wanted).changes == {
