@@ -357,7 +357,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.stores.registry import DEFAULT, NAMES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import MEDIA
-from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.connectors.registry import CONNECTOR_TYPES
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.connectors.registry import CHOICES
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.dhcp import dhcp_networks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import compute_node
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.iscsi.stale_sessions import iscsi_ends
@@ -387,7 +387,7 @@ def main():
             "isolated_disks": {"type": "list", "elements": "path", "default": []},
             "disk_backend": {"type": "str", "choices": list(NAMES), "default": DEFAULT},
             "volume_group": {"type": "str"},
-            "volume_attach": {"type": "str", "choices": list(CONNECTOR_TYPES)},
+            "volume_attach": {"type": "str", "choices": list(CHOICES)},
             "disk_medium": {"type": "str", "choices": ["", *MEDIA], "default": ""},
             "cpu_flags": {"type": "list", "elements": "str", "default": []},
             "iqn_prefixes": {"type": "list", "elements": "str", "default": []},

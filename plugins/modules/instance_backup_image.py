@@ -165,7 +165,7 @@ def argument_spec():
         "checksum": {"type": "str", "required": True},
     }
     backup = {
-        "key": {"type": "str", "required": True},
+        "key": {"type": "str", "required": True, "no_log": False},
         "image_id": {"type": "str", "required": True},
         "chain": {"type": "list", "elements": "dict", "required": True, "options": stored},
     }
