@@ -63,6 +63,8 @@ class BootWorld(VolumeWorld):
     migrates_live = False  # and two hosts may have them for a time
     down: t.Collection[str] = ()  # hosts that are forced down
 
+    connection_info: t.Optional[t.Dict[str, t.Any]] = None  # of exports
+
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.asked: list[tuple[str, str]] = []  # what storage hosts were asked to export (state, volume)
@@ -138,7 +140,12 @@ class BootWorld(VolumeWorld):
             kept = {n: r for n, r in has.items() if n in export.keep or n in together}
             self.credentials[export.volume_id] = {**kept, **({export.initiator: run} if export.login else {})}
             iqn = "iqn.2010-10.org.openstack:volume-" + export.volume_id
-            results[export.attachment_id] = error or {"iqn": iqn, "lun": 0, "portals": ["192.0.2.1:3260"]}
+            results[export.attachment_id] = error or {
+                "iqn": iqn,
+                "lun": 0,
+                "portals": ["192.0.2.1:3260"],
+                "connection_info": self.connection_info,
+            }
         with self.ledger.write() as tx:
             exports.exported(tx.for_run(self.context(run)), host, results)
         return [e.volume_id for e in found]

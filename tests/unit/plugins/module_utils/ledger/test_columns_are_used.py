@@ -27,6 +27,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.se
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.image_imports import read_imports
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import migration_attachments, moving
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.backups import deletion as backup_deletion
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.images import deletion, imports, store_work
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import lock
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
@@ -49,6 +50,7 @@ from ansible_collections.bootflow.compute.tests.unit.plugins.action.test_lying_h
     STORAGE,
     variables,
 )
+from ansible_collections.bootflow.compute.tests.unit.plugins.module_utils.flows.backups import test_incremental
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.ledgers import migrate
@@ -69,6 +71,7 @@ class Life(BootWorld):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
+        self.connection_info = {"name": "volumes/volume"}
         self.filled: set[str] = set()
 
     def look(self) -> None:
@@ -330,6 +333,18 @@ def images(life: Life) -> None:
     life.look()
     with life.ledger.write() as tx:
         deletion.begin(tx.for_run(life.context("i")), ["lost"], None, False, stores)
+    life.look()
+    hosts = [life.row(life.boot("web")).host]
+    first = test_incremental.back_up(life, hosts=hosts)
+    life.look()
+    plans = test_incremental.begin(life, hosts=hosts)
+    life.look()
+    full_disk = errors.DiskFull(host="h1", path="/b", reason="full")
+    assert test_incremental.finish(life, plans, error=full_disk)
+    life.look()
+    with life.ledger.write() as tx:
+        backup_deletion.begin(tx.for_run(life.context("d")), ids=[first])
+        backup_deletion.finish(tx.for_run(life.context("d")), [first])
     life.look()
 
 

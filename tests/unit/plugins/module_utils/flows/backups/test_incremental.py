@@ -29,10 +29,12 @@ BACKUP = OPERATIONS["incremental_backup"]
 STORES = read_stores([{"name": "nfs", "path": "/net/images", "kind": "shared"}], ["h1"])
 
 
-def begin(world: World, run: str = "o", full: bool = False, length: int = 30) -> incremental.Plans:
+def begin(
+    world: World, run: str = "o", full: bool = False, length: int = 30, hosts: t.Sequence[str] = ("h1",)
+) -> incremental.Plans:
     with world.ledger.write() as tx:
         of_run = tx.for_run(world.context(run))
-        return incremental.begin(of_run, BACKUP, Selection(names=["web"]), ["h1"], full, length)[1]
+        return incremental.begin(of_run, BACKUP, Selection(names=["web"]), list(hosts), full, length)[1]
 
 
 def answer(planned: incremental.Planned, **more: t.Any) -> dict[str, t.Any]:

@@ -78,7 +78,7 @@ def test_no_call_lets_qemu_img_guess() -> None:
             options = {e.value for e in node.elts if isinstance(e, ast.Constant)}
             found.append(verb.value)
             assert options & {"-f", "--image-opts"}, "%s:%d" % (path, node.lineno)
-    assert sorted(set(found)) == ["compare", "convert", "info", "map", "resize"] and len(found) >= 6
+    assert sorted(set(found)) == ["check", "compare", "convert", "info", "map", "resize"] and len(found) >= 6
 
 
 def test_a_type_of_vmdk_that_is_not_allowed_is_not_converted(

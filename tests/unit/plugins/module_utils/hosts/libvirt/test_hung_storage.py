@@ -12,7 +12,14 @@ from pathlib import Path
 HOSTS = Path(__file__).resolve().parents[6] / "plugins" / "module_utils" / "hosts"
 #: Questions of libvirt that QEMU answers when its disks do -> the files that ask them, none of which reports: of files, and of disks that are worked on.
 WAITING = {
-    "blockInfo": {"facts/facts.py", "libvirt/domain_disks.py", "live/guests.py", "snapshots/live_copy.py"},
+    "blockInfo": {
+        "backups/take.py",
+        "facts/facts.py",
+        "libvirt/domain_disks.py",
+        "live/guests.py",
+        "snapshots/disk_swaps.py",
+        "snapshots/live_copy.py",
+    },
     "domainListGetStats": set(),
     "blockStatsFlags": set(),
 }

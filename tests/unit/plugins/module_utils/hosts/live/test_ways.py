@@ -267,7 +267,7 @@ def test_a_gate_waits_for_a_guest_that_waits(
     there: channels.Sockets, tmp_path: Path, short: Path, monkeypatch: t.Any
 ) -> None:
     """A guest that is not the first of its run; until the run is killed."""
-    monkeypatch.setattr(gate, "_SILENT", 2.5)
+    monkeypatch.setattr(gate, "_SILENT", 5.0)
     monkeypatch.setattr(relay, "BEAT", 0.5)
     monkeypatch.setattr(relay, "_IDLE", 0.5)
     place = opened_gate(there, tmp_path, patience=2.0)
@@ -280,7 +280,7 @@ def test_a_gate_waits_for_a_guest_that_waits(
         os.read(reading, 1)  # as long as its run lives
         os._exit(0)
     os.close(reading)
-    time.sleep(6)
+    time.sleep(9)
     assert os.path.exists(here.folder) and os.path.exists(there.folder)
     with answering(str(tmp_path / "libvirt"), lambda data: data):
         assert asked(here.path(channels.LIBVIRT), ALIVE) == ALIVE

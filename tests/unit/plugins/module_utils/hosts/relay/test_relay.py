@@ -181,11 +181,11 @@ def test_a_host_that_fails_is_left_and_nothing_begins_anew(
         run.offer("b")
     run.offer("c", "d")
     run.connect()
+    pid = process_at(run.offers["b"]["port"])
     feeder = threading.Thread(target=run.feed, args=("a",), kwargs={"pause": 0.15})
     feeder.start()
     if fault in ("killed", "silent"):
         time.sleep(0.8)
-        pid = process_at(run.offers["b"]["port"])
         os.kill(pid, signal.SIGKILL if fault == "killed" else signal.SIGSTOP)
     feeder.join()
     found = {name: run.collect(name) for name in ("a", "c", "d")}

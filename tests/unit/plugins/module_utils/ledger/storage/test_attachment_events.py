@@ -35,6 +35,7 @@ FIELDS: dict[str, t.Any] = {
     "iqn": "iqn.test:target",
     "lun": 1,
     "portals": ["192.0.2.1:3260"],
+    "connection_info": None,
     "device_path": "/dev/disk/by-path/x",
     "attached_at": 5.0,
 }
