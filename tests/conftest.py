@@ -4,18 +4,20 @@
 
 """Runs the tests with the markers long and slow, and properties with all of their examples, in turns.
 
---turn 2/6 selects a sixth of them, by the hash of their names, and all others; with --turn-all a sixth of all tests. Those with the marker rulebook
-have no turn: what they need is installed for a run of all tests only.
+--turn 2/6 selects a sixth of them, by the hash of their names, and all others; with --turn-all a sixth of all tests. Of the tests with the markers
+postgres and often two sixths run: a third. Those with the marker rulebook have no turn: what they need is installed for a run of all tests only.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 
 import pytest
 
 IN_TURNS = ("long", "slow", "hypothesis")
+IN_A_THIRD_OF_THE_TURNS = ("postgres", "often")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,15 +36,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     rest = [
         item
         for item in items
-        if item.get_closest_marker("rulebook") or (_has_turn(config, item) and _turn(item, turns) != turn % turns)
+        if item.get_closest_marker("rulebook") or (turn - _turn(item, turns)) % _turns_of(config, item, turns)
     ]
     config.hook.pytest_deselected(items=rest)
     left_out = set(rest)
     items[:] = [item for item in items if item not in left_out]
 
 
-def _has_turn(config: pytest.Config, item: pytest.Item) -> bool:
-    return bool(config.getoption("--turn-all")) or any(map(item.get_closest_marker, IN_TURNS))
+def _turns_of(config: pytest.Config, item: pytest.Item, turns: int) -> int:
+    """In how many turns the test runs once."""
+    if config.getoption("--turn-all") or any(map(item.get_closest_marker, IN_TURNS)):
+        return turns
+    return math.gcd(turns, 3) if any(map(item.get_closest_marker, IN_A_THIRD_OF_THE_TURNS)) else 1
 
 
 def _turn(item: pytest.Item, turns: int) -> int:

@@ -194,6 +194,7 @@ def test_a_large_image_comes_to_the_hosts_of_a_boot_from_host_to_host(site: Site
     assert again == [["image_relay"] * 4] * 3
 
 
+@pytest.mark.often
 def test_hosts_that_refuse_a_large_image_from_others_get_it_by_themselves(site: Site) -> None:
     for host in site.hosts.values():
         host.items_fail("image_relay", errors.DiskFull(host="h", path="/", reason="image debian needs 1 MiB"))
@@ -203,6 +204,7 @@ def test_hosts_that_refuse_a_large_image_from_others_get_it_by_themselves(site: 
     assert {modules.count("image_relay") for modules in site.asked().values()} == {1}
 
 
+@pytest.mark.often
 def test_a_host_that_is_silent_takes_no_part_in_giving_a_large_image(site: Site) -> None:
     site.hosts["kvm2"].is_silent("image_relay", times=1)
     output = site.boots(entry("web", count=3), images=[LARGE])
@@ -212,6 +214,7 @@ def test_a_host_that_is_silent_takes_no_part_in_giving_a_large_image(site: Site)
     assert "kvm2" not in str(names)
 
 
+@pytest.mark.often
 @pytest.mark.parametrize(
     "offer",
     [{}, {"state": "lacks", "bytes": 0, "port": 49216}, {"state": "lacks", "bytes": 0, "port": 0, "fingerprint": ""}],
@@ -231,6 +234,7 @@ def test_a_host_whose_offer_of_a_large_image_cannot_be_read_takes_no_part(site: 
     assert "kvm2" not in str(names) and sorted(map(len, names)) == [0, 1]
 
 
+@pytest.mark.often
 def test_a_host_that_tells_nothing_of_a_large_image_builds_nevertheless(site: Site) -> None:
     site.hosts["kvm2"].says("image_relay", json.dumps({"changed": False, "outcomes": {}}))
     output = site.boots(entry("web", count=3), images=[LARGE])
