@@ -147,12 +147,13 @@ def main():
     except Exception as error:
         fail(module, error)
     diff = {"before": {}, "after": {}}
-    for uuid, wanted in zip(results, args["secrets"]):
-        present, changed = wanted["state"] == "present", results[uuid]["changed"]
-        diff["before"][uuid] = (
-            "absent or other" if present and changed else "defined" if changed or present else "absent"
-        )
-        diff["after"][uuid] = "defined" if present else "absent"
+    for (uuid, outcome), wanted in zip(results.items(), args["secrets"]):
+        if outcome["error"]:
+            continue
+        present, changed = wanted["state"] == "present", outcome["changed"]
+        stays = present or bool(outcome["users"])
+        diff["before"][uuid] = "absent or other" if present and changed else "defined" if changed or stays else "absent"
+        diff["after"][uuid] = "defined" if stays else "absent"
     module.exit_json(changed=any_changed(results), outcomes=results, diff=diff)
 
 

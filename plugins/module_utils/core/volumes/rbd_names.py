@@ -32,6 +32,8 @@ INCOMPLETE = "incomplete."
 #: A deleted volume from which others are cloned. source: Cinder
 DELETED = ".deleted"
 CLONE_SNAPSHOT = ".clone_snap"
+#: An image whose place a new one is about to take.
+FORMER = ".former"
 
 
 def checked_pool(value: t.Any) -> str:

@@ -4,7 +4,8 @@
 
 """Images of a pool, one at a time: made, filled, cloned, grown, removed with what only served them.
 
-An image gets its name when it is complete: a killed run leaves ``incomplete.NAME`` only, which the next one removes.
+An image gets its name when it is complete: a killed run leaves ``incomplete.NAME`` only, which the next one removes. An image that takes the place
+of another one does so by two renames; a run that is killed between them leaves ``NAME.former``, which the next one settles.
 
 source: Cinder's RBD driver (create_cloned_volume, delete_volume, delete_snapshot)
 """
@@ -18,7 +19,7 @@ import time
 import typing as t
 
 from ...core.errors import ImageCopyFailure, RbdFailed, SnapshotIsBusy, VolumeIsBusy
-from ...core.volumes.rbd_names import CLONE_SNAPSHOT, DELETED, INCOMPLETE, clone_snapshot, snapshot_name
+from ...core.volumes.rbd_names import CLONE_SNAPSHOT, DELETED, FORMER, INCOMPLETE, clone_snapshot, snapshot_name
 from ..os import command
 from ..os.batch import progress
 from .cluster import Cluster
@@ -65,7 +66,7 @@ class Images:
     # --- creation -----------------------------------------------------------------------------------------------------
 
     def create(self, made: Plan, raw: str, images: t.Mapping[str, Image], verify: bool = True) -> None:
-        """Make a volume. :arg raw: the file that it is filled with; "": none"""
+        """Make a volume. One that is there keeps its place until the new one is complete. :arg raw: the file that it is filled with; "": none"""
         unfinished = INCOMPLETE + made.image
         progress.mark_changed()
         if unfinished in images:
@@ -80,8 +81,13 @@ class Images:
             if flat:
                 self.cluster.rbd("flatten", "--no-progress", self.cluster.image(unfinished), timeout=_LONG)
                 self.release_parent(flat)
-            self.cluster.rbd("rename", self.cluster.image(unfinished), self.cluster.image(made.image))
+            if made.image in images:
+                self._rename(made.image, made.image + FORMER)
+            self._rename(unfinished, made.image)
         except Exception:
+            with contextlib.suppress(Exception):
+                if made.image in images:
+                    self.settle(made.image)
             with contextlib.suppress(Exception):
                 self.remove_unfinished(unfinished)
             raise
@@ -100,8 +106,9 @@ class Images:
             self._clone(image, snapshot, target)
         else:
             snapshot = clone_snapshot(made.desired.id)
-            if snapshot not in images[image].snapshots:
-                self.cluster.rbd("snap", "create", "--no-progress", self.cluster.image(image, snapshot))
+            if snapshot in images[image].snapshots:  # a killed run's, with the data of that moment
+                self._remove_snapshot(image, snapshot)
+            self.cluster.rbd("snap", "create", "--no-progress", self.cluster.image(image, snapshot))
             self.protect(image, snapshot)
             self._clone(image, snapshot, target)
             if depth(images, image, self.cluster.pool) + 1 > MAX_CLONE_DEPTH:
@@ -142,20 +149,23 @@ class Images:
     def write_again(self, made: Plan, raw: str, images: t.Mapping[str, Image], verify: bool) -> None:
         """Write a volume again: a new image takes its place when it is complete."""
         self.check_unused(made.image)
-        parent = images[made.image].parent
-        self.create_beside(made, raw, images, verify)
-        self.release_parent(parent)
+        self.create(made, raw, images, verify)
+        self.settle(made.image)
 
-    def create_beside(self, made: Plan, raw: str, images: t.Mapping[str, Image], verify: bool) -> None:
-        others = {name: image for name, image in images.items() if name != made.image}
-        former = made.image + ".former"
-        self.cluster.rbd("rename", self.cluster.image(made.image), self.cluster.image(former))
-        try:
-            self.create(made, raw, others, verify)
-        except Exception:
-            self.cluster.rbd("rename", self.cluster.image(former), self.cluster.image(made.image))
-            raise
-        self.cluster.remove(former)
+    def settle(self, name: str) -> None:
+        """End an exchange of images: the former one is removed, or has its name again if the new one did not take its place."""
+        former = self.cluster.info(name + FORMER)
+        if former is None:
+            return
+        progress.mark_changed()
+        if self.cluster.info(name) is None:
+            self._rename(name + FORMER, name)
+            return
+        self.cluster.remove(name + FORMER)
+        self.release_parent(_parent_of(former))
+
+    def _rename(self, name: str, new: str) -> None:
+        self.cluster.rbd("rename", self.cluster.image(name), self.cluster.image(new))
 
     def snapshot(self, made: Plan) -> None:
         """Make a snapshot, also of a volume that a guest writes to, and protect it: volumes are cloned from it."""
@@ -171,20 +181,30 @@ class Images:
 
     # --- removal ------------------------------------------------------------------------------------------------------
 
-    def remove_volume(self, made: Plan) -> None:
-        """Remove a volume. One that others were cloned from is kept under another name, until they are gone."""
+    def remove_volume(self, made: Plan, images: t.Mapping[str, Image]) -> None:
+        """Remove a volume. One that others were cloned from is kept under another name, until they are gone.
+
+        :raises VolumeIsBusy: a client has it open, or it has a snapshot that did not only serve a clone.
+        """
         name = made.image
         info = self.cluster.info(name)
         progress.mark_changed()
-        if info is None:
+        if INCOMPLETE + name in images:
             self.remove_unfinished(INCOMPLETE + name)
+        if info is None:
             return
         self.check_unused(name)
-        for snapshot in self.cluster.snapshots(name):
-            if snapshot.endswith(CLONE_SNAPSHOT):
-                self._remove_snapshot(name, snapshot)
+        snapshots = self.cluster.snapshots(name)
+        others = sorted(snapshot for snapshot in snapshots if not snapshot.endswith(CLONE_SNAPSHOT))
+        if others:
+            raise VolumeIsBusy(
+                message="deleting volume %s that has snapshot (%s)" % (name, ", ".join(others)),
+                remedy="Delete its snapshots, or what is cloned from them, first; other programs' with rbd snap rm.",
+            )
+        for snapshot in snapshots:
+            self._remove_snapshot(name, snapshot)
         if self.cluster.snapshots(name):
-            self.cluster.rbd("rename", self.cluster.image(name), self.cluster.image(name + DELETED))
+            self._rename(name, name + DELETED)
             return
         self.cluster.remove(name)
         self.release_parent(_parent_of(info))

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...core.amounts import GIB
 from ...core.errors import (
@@ -18,7 +18,7 @@ from ...core.errors import (
     VolumeNotFound,
 )
 from ...core.volumes.names import volume_name
-from ...core.volumes.rbd_names import DELETED, INCOMPLETE, snapshot_id_of, snapshot_name
+from ...core.volumes.rbd_names import DELETED, FORMER, INCOMPLETE, snapshot_id_of, snapshot_name
 from ..os.ownership import check_owner
 from ..volumes.plan import (
     ABSENT,
@@ -72,6 +72,15 @@ def images_of(rows: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, Image]:
 
 def _parent(row: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Parent]:
     return Parent(str(row["pool"]), str(row["image"]), str(row["snapshot"])) if row else None
+
+
+def settled(images: t.Mapping[str, Image], names: t.Iterable[str]) -> dict[str, Image]:
+    """Return the images as they are after Images.settle() of these names, each of which has a former image."""
+    done = dict(images)
+    for name in names:
+        former = done.pop(name + FORMER)
+        done.setdefault(name, replace(former, name=name))
+    return done
 
 
 def depth(images: t.Mapping[str, Image], name: str, pool: str) -> int:

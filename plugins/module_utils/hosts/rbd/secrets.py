@@ -53,13 +53,14 @@ def set_secret(connection: t.Any, fsid: str, user: str, key: str, check_mode: bo
 
 
 def remove_secret(connection: t.Any, fsid: str, user: str, check_mode: bool = False) -> dict[str, t.Any]:
-    """Remove the secret of the user, unless the disk of a domain refers to it.
+    """Remove the secret of the user, unless the disk of a domain refers to it, or somebody else defined it.
 
     :returns: changed, and the domains that have such disks.
     """
     secret = find_secret(connection, fsid, user)
-    if secret is None:
-        return {"changed": False, "users": []}
+    with libvirt_errors():
+        if secret is None or secret.UUIDString() != secret_uuid(fsid, user):
+            return {"changed": False, "users": []}
     users = domains_with(connection, secret_uuid(fsid, user))
     if users:
         return {"changed": False, "users": users}

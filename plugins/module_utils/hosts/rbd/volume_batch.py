@@ -11,18 +11,21 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core.amounts import GIB
-from ...core.errors import BootflowError, InvalidInput, StorageClusterUnavailable
+from ...core.errors import BootflowError, InvalidInput
+from ...core.volumes.names import volume_name
+from ...core.volumes.rbd_names import FORMER
 from ..images.fetch import UNLIMITED, FetchLimits
 from ..images.images import ImageSource, convert, image_source
 from ..lvm.lvm import item_locks
 from ..os.batch import run_batch
 from ..os.module_errors import failure
+from ..os.ownership import check_owner
 from ..volumes.backend_facts import moment
 from ..volumes.plan import ABSENT, CREATE, EXTEND, NOTHING, REIMAGE, DesiredVolume, desired_volume, rounds
 from ..volumes.volume_images import CheckedImage, TemporaryImages, check_fits_volume, checked_temp_dir
 from .cluster import Cluster
 from .images import Images
-from .plan import SNAPSHOT, Image, Plan, images_of, plan
+from .plan import LEDGER, SNAPSHOT, Image, Plan, images_of, plan, settled
 from .pool_facts import capacity
 
 Outcome = t.Dict[str, t.Any]
@@ -50,21 +53,22 @@ class _Batch:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     before: dict[str, t.Any] = field(default_factory=dict)
     after: dict[str, t.Any] = field(default_factory=dict)
+    former: dict[str, str] = field(default_factory=dict)  # in check mode: images that would get their names back
 
     def round(self, desired_volumes: t.Sequence[DesiredVolume]) -> None:
         """Work on volumes that do not wait for each other."""
-        images = images_of(self.cluster.rows())
-        plans = self._plans(desired_volumes, images)
+        work = Images(self.cluster, self.settings.ledger_id)
+        images = self._settled(work, desired_volumes, images_of(self.cluster.rows()))
+        plans = self._plans([d for d in desired_volumes if d.id not in self.outcomes], images)
         if self.settings.check_mode:
             for made in plans:
                 self._done(made, made.action != NOTHING)
             return
-        work = Images(self.cluster, self.settings.ledger_id)
         removals = [made for made in plans if made.desired.state == ABSENT and made.action != NOTHING]
         # One after the other: clones and what they were cloned from. Snapshots first: a volume that has some is not removed.
-        for made in sorted(removals, key=lambda made: made.desired.kind != SNAPSHOT):
-            remove = work.remove_snapshot if made.desired.kind == SNAPSHOT else work.remove_volume
-            self._stage([made], remove)
+        self._stage([made for made in removals if made.desired.kind == SNAPSHOT], work.remove_snapshot)
+        volumes = [made for made in removals if made.desired.kind != SNAPSHOT]
+        self._stage(volumes, lambda made: work.remove_volume(made, images))
         self._stage([made for made in plans if made.action == EXTEND], self._extend)
         for made in plans:
             if made.action == NOTHING:
@@ -73,12 +77,33 @@ class _Batch:
         if creations:
             self._create(work, creations, images)
 
+    def _settled(
+        self, work: Images, desired_volumes: t.Sequence[DesiredVolume], images: t.Mapping[str, Image]
+    ) -> t.Mapping[str, Image]:
+        """Settle the exchanges of these volumes that a killed run left. Returns the images afterwards."""
+        left = {desired.id: volume_name(desired.id) for desired in desired_volumes if desired.kind != SNAPSHOT}
+        left = {volume_id: name for volume_id, name in left.items() if name + FORMER in images}
+        if not left:
+            return images
+        if self.settings.check_mode:
+            self.former = {name: name + FORMER for name in left.values() if name not in images}
+            return settled(images, left.values())
+        for volume_id, name in left.items():
+            try:
+                check_owner(
+                    "image %s" % name, self.cluster.metadata(name + FORMER).get(LEDGER, ""), self.settings.ledger_id
+                )
+                work.settle(name)
+            except BootflowError as error:
+                self.outcomes[volume_id] = failure(error)
+        return images_of(self.cluster.rows())
+
     def _plans(self, desired_volumes: t.Sequence[DesiredVolume], images: t.Mapping[str, Image]) -> list[Plan]:
         removing = {desired.id for desired in desired_volumes if desired.state == ABSENT}
         plans = []
         for desired in desired_volumes:
             try:
-                made = plan(desired, images, self.cluster.metadata, self.settings.ledger_id, removing)
+                made = plan(desired, images, self._metadata, self.settings.ledger_id, removing)
             except BootflowError as error:
                 self.outcomes[desired.id] = failure(error)
                 continue
@@ -87,6 +112,9 @@ class _Batch:
             self.before[desired.id] = {"name": made.name, "size": was.size} if existed and was is not None else None
             plans.append(made)
         return plans
+
+    def _metadata(self, name: str) -> dict[str, str]:
+        return self.cluster.metadata(self.former.get(name, name))
 
     def _stage(self, plans: t.Sequence[Plan], work: t.Callable[[Plan], None], workers: int = 1) -> None:
         """Call the function for each plan, and record the outcomes."""
@@ -203,7 +231,7 @@ def make_volumes(
                 batch.round(in_round)
             at = moment()
             backend = None
-            with contextlib.suppress(StorageClusterUnavailable):  # without figures the ledger reckons with its own
+            with contextlib.suppress(BootflowError):  # without figures the ledger reckons with its own
                 backend = capacity(cluster, state, images_of(cluster.rows()), at)
     return {
         "outcomes": {item_id: batch.outcomes[item_id] for item_id in ids},

@@ -81,14 +81,16 @@ def hold(
     token = "%s-%s" % (uuid, uuid_module.uuid4().hex)
     path = os.path.join(folder(), token)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    frozen = False
     try:
         _start(uri, uuid, path, seconds)
         with limited(domain):
             frozen = freeze(domain, uuid, quiesce)
-    finally:
-        if not frozen:
-            remove_files(path)
+    except (InstanceQuiesceNotSupported, OSError):
+        remove_files(path)
+        raise
+    # Any other error may have left them still: the process thaws them.
+    if not frozen:
+        remove_files(path)
     return {**result, "changed": frozen, "quiesced": frozen, "token": token if frozen else ""}
 
 

@@ -122,6 +122,9 @@ class Pool:
         if verb == "create":
             self.add(image, int(words[words.index("--size") + 1][:-1]) * 1024**2)
             return None
+        if verb == "import":
+            self.add(image)
+            return None
         if verb == "clone":
             source, _at, name = words[-2][len("volumes/") :].partition("@")
             self.add(

@@ -17,9 +17,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command 
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd import access, pool_facts, volume_batch
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.cluster import Cluster, full_reason
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.images import MAX_CLONE_DEPTH, Images
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.plan import depth, images_of
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.plan import depth, images_of, plan
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.pool_facts import amounts, pools_facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.volume_batch import Settings, make_volumes
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.volumes.plan import desired_volume
 
 from .pool import BUSY, FSID, GIB, HUNG, KEY, REFUSED, Pool, answering
 
@@ -136,6 +137,66 @@ def test_what_a_killed_run_left_is_made_again_and_a_failure_leaves_nothing(
     pool.broken["rbd image-meta set"] = Completed(5, "", "rbd: setting metadata failed: (5) Input/output error\n")
     assert make(cluster, tmp_path, {"id": B, "size_gb": 1}) == {B: "RbdFailed"}
     assert set(pool.images) == {"volume-" + A}
+
+
+@pytest.mark.parametrize(("left", "size"), [([".former"], 1), (["", ".former"], 2)])
+def test_the_next_run_settles_an_exchange_that_was_killed(
+    pool: Pool, cluster: Cluster, tmp_path: Path, left: list[str], size: int
+) -> None:
+    for suffix in left:
+        pool.add("volume-" + A + suffix, 2 * GIB if suffix == "" else GIB, meta={"bootflow.ledger": LEDGER})
+    wanted = {"id": A, "state": "extended", "size_gb": size}
+    assert make(cluster, tmp_path, wanted, check_mode=True) == {A: "nothing"} and len(pool.images) == len(left)
+    assert make(cluster, tmp_path, wanted) == {A: "nothing"}
+    assert {name: row["size"] for name, row in pool.images.items()} == {"volume-" + A: size * GIB}
+
+
+def test_an_exchange_of_another_ledger_is_not_settled(pool: Pool, cluster: Cluster, tmp_path: Path) -> None:
+    pool.add("volume-%s.former" % A, meta={"bootflow.ledger": OTHER})
+    assert make(cluster, tmp_path, {"id": A, "state": "absent"}) == {A: "Conflict"}
+    assert set(pool.images) == {"volume-%s.former" % A}
+
+
+def rewritten(cluster: Cluster) -> None:
+    images = images_of(cluster.rows())
+    desired = desired_volume({"id": A, "state": "reimaged", "image_id": C, "size_gb": 1})
+    made = plan(desired, images, cluster.metadata, LEDGER)
+    Images(cluster, LEDGER, watch_timeout=0.0).write_again(made, "/image.raw", images, verify=False)
+
+
+def test_a_volume_is_written_again_by_an_image_that_is_complete(pool: Pool, cluster: Cluster) -> None:
+    pool.add("volume-" + A, GIB, meta={"bootflow.ledger": LEDGER, "old": "yes"})
+    rewritten(cluster)
+    assert set(pool.images) == {"volume-" + A} and "old" not in pool.images["volume-" + A]["meta"]
+    changes = [line.split()[1] for line in pool.lines if line.split()[1] in ("import", "rename", "rm")]
+    assert changes == ["import", "rename", "rename", "rm"]
+
+
+@pytest.mark.parametrize("step", ["rbd import", "rbd image-meta set", "rbd rename volumes/incomplete"])
+def test_a_volume_that_could_not_be_written_again_is_as_before(pool: Pool, cluster: Cluster, step: str) -> None:
+    pool.add("volume-" + A, GIB, meta={"bootflow.ledger": LEDGER, "old": "yes"})
+    pool.broken[step] = Completed(5, "", "rbd: failed: (5) Input/output error\n")
+    with pytest.raises(errors.RbdFailed):
+        rewritten(cluster)
+    assert set(pool.images) == {"volume-" + A} and pool.images["volume-" + A]["meta"]["old"] == "yes"
+
+
+def test_a_copy_is_of_now_also_after_a_run_that_was_killed(pool: Pool, cluster: Cluster, tmp_path: Path) -> None:
+    only_for_clone = "volume-%s.clone_snap" % B
+    parent = {"pool": "volumes", "image": "volume-" + A, "snapshot": only_for_clone}
+    pool.add("volume-" + A, 2 * GIB, snapshots={only_for_clone: GIB})
+    pool.add("incomplete.volume-" + B, GIB, parent=parent)
+    assert make(cluster, tmp_path, {"id": B, "source_volume": A}) == {B: "create"}
+    assert pool.images["volume-" + B]["size"] == 2 * GIB and pool.images["volume-" + B]["parent"] == parent
+
+
+def test_a_removal_takes_what_a_killed_run_left_and_no_snapshot_of_others(
+    pool: Pool, cluster: Cluster, tmp_path: Path
+) -> None:
+    pool.add("volume-" + A, snapshots={"nightly": GIB})
+    pool.add("incomplete.volume-" + A)
+    assert make(cluster, tmp_path, {"id": A, "state": "absent"}) == {A: "VolumeIsBusy"}
+    assert set(pool.images) == {"volume-" + A} and pool.images["volume-" + A]["snapshots"] == {"nightly": GIB}
 
 
 def test_a_volume_of_another_ledger_is_not_touched(pool: Pool, cluster: Cluster, tmp_path: Path) -> None:
