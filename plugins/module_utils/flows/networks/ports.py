@@ -147,7 +147,12 @@ def update(
         tx, tx.rng, [networks[r.network_id] for _change, r in chosen if r.network_id in networks]
     )
     updating = _Updating(tx, allocator, networks, addresses, problems)
+    new_names: set[tuple[str, str | None]] = set()
     for change, row in chosen:
+        if change.name is not None and (change.name, row.project) in new_names:
+            error = errors.PortExists(name=change.name, reason="another port of the request gets the name")
+            problems.add(change.path + ".name", error)
+        new_names.add((str(change.name), row.project))
         namesake = names.get((str(change.name), row.project))
         if namesake is not None and namesake.id != row.id:
             error = errors.PortExists(name=change.name, reason="it is port %s" % namesake.id)

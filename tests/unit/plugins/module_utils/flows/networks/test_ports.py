@@ -239,6 +239,13 @@ def test_what_cannot_be_given(world: World) -> None:
     assert booting(world, FRONT, name="other") == [(path, "NetworkNotFound", 400)]
 
 
+def test_two_ports_do_not_get_one_name(world: World) -> None:
+    create(world, entry("front"), entry("back"))
+    changes = [PortChange("ports[%d]" % n, port, name="same") for n, port in enumerate(("front", "back"))]
+    with world.ledger.write() as tx:
+        assert refusals(flow.update, tx.for_run(world.context("p")), changes, {}, None) == [("PortExists", 409)]
+
+
 @pytest.mark.parametrize("code", ["LibvirtError", "NetworkError"])  # rescheduled; aborted
 def test_a_build_that_fails(world: World, code: str) -> None:
     for host in ("h1", "h2"):
