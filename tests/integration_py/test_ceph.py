@@ -163,6 +163,38 @@ def test_a_guest_starts_from_its_volume_after_the_secret_is_gone(rbd: CephFlow) 
 
 
 @pytest.mark.long
+def test_a_root_volume_is_written_again_also_after_a_run_that_was_killed(rbd: CephFlow, tmp_path: Path) -> None:
+    file = tmp_path / "newer.raw"
+    file.write_bytes(b"newer" * 1000)
+    newer = {
+        "name": "newer",
+        "path": str(file),
+        "disk_format": "raw",
+        "checksum": "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest(),
+    }
+    rbd.variables["bootflow_images"] = [*rbd.variables["bootflow_images"], newer]
+    root = {"uuid": "guest", "source_type": "image", "destination_type": "volume", "volume_size": 1, "boot_index": 0}
+    rbd.boot(on("compute1", block_device_mapping=[{**root, "delete_on_termination": True}]))
+    (image,) = rbd.ceph.images(POOL)
+
+    def rebuilt_from(name: str) -> bytes:
+        rbd.must("rebuild", bootflow_names=["web"], bootflow_rebuild_image=name)
+        assert rbd.ceph.images(POOL) == [image]
+        argv = ["rbd", "export", "--no-progress", "%s/%s" % (POOL, image), "-"]
+        return subprocess.run(argv, env=rbd.ceph.environment, check=True, stdout=subprocess.PIPE).stdout
+
+    content = rebuilt_from("newer")
+    assert len(content) == GIB and content.startswith(file.read_bytes())
+    # As if a run had been killed between the two renames.
+    rbd.ceph.sh("rbd", "create", "--size", "1024", "%s/incomplete.%s" % (POOL, image))
+    operate(rbd, "stop", "web", bootflow_shutdown_timeout=1)
+    rbd.ceph.sh("rbd", "rename", "%s/%s" % (POOL, image), "%s/%s.former" % (POOL, image))
+    assert not rebuilt_from("guest").startswith(file.read_bytes())
+    rbd.delete("web")
+    assert rbd.ceph.images(POOL) == []
+
+
+@pytest.mark.long
 def test_a_volume_that_somebody_else_has_open_is_not_given_to_a_guest(rbd: CephFlow) -> None:
     rbd.create({"name": "data", "size": 1})
     rbd.boot(on("compute1"))

@@ -320,8 +320,12 @@ class ImageRound:
         offers, hosts = (self.files.all_offers(), self.files.hosts()) if roots else ({}, {})
         sent = False
         for image in self._images(roots):
-            with contextlib.suppress(errors.BootflowError):  # each host has been told
+            try:
                 sent = self._send(image, plan_of(image.id, hosts, offers), roots[image.id]) or sent
+            except OSError as error:
+                self._warn("image %s: %s: %s" % (image.name, os.path.expanduser(image.path), error.strerror))
+            except errors.BootflowError:  # each host has been told
+                continue
         return sent
 
     def _send(self, image: Image, order: Plan, root: str) -> bool:

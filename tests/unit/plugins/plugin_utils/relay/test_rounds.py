@@ -363,6 +363,13 @@ def test_a_file_that_changes_after_hosts_were_told_of_it_is_sent_to_nobody(
     assert sent == [] and fleet.lines == []
 
 
+def test_a_file_that_is_removed_while_it_is_sent_fails_no_task(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "send", lambda _words, _path, _pieces: fleet.path.unlink() or "")
+    fleet.begin()
+    fleet.run()
+    assert fleet.warnings == ["image debian: %s: No such file or directory" % fleet.path]
+
+
 def test_a_file_that_is_cut_off_while_it_is_sent_is_told(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "send", lambda _words, _path, _pieces: fleet.path.write_bytes(b"x") and "")
     fleet.begin()
