@@ -11,7 +11,8 @@ import typing as t
 
 from ...module_utils.core import errors
 from ...module_utils.core.audit import plan as core_audit
-from ...module_utils.core.audit.plan import Evidence, Finding
+from ...module_utils.core.audit.evidence import Evidence
+from ...module_utils.core.audit.plan import Finding
 from ...module_utils.flows.instances import cleanup, delete
 from ...module_utils.flows.recovery import audit as ledger_audit
 from ...module_utils.flows.recovery import reservations, storage_audit

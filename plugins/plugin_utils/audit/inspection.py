@@ -10,7 +10,7 @@ import contextlib
 import typing as t
 
 from ...module_utils.core import errors
-from ...module_utils.core.audit.plan import DhcpNetwork, Domain, Reservation, Snapshot, Unplugged
+from ...module_utils.core.audit.evidence import DhcpNetwork, Domain, Reservation, Snapshot, Unplugged
 from ...module_utils.flows.recovery import audit as ledger_audit
 from ...module_utils.ledger.database import Ledger
 from ..run import host_settings, host_variables

@@ -11,14 +11,14 @@ source: Nova's update_available_resource
 
 from __future__ import annotations
 
-import functools
 import typing as t
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..instances import dead_builds, states
 from ..instances.moves import Seen, migration_completed
-from .storage_evidence import StorageEvidence
+from .evidence import DhcpNetwork, Domain, Evidence, Reservation, Snapshot, Unplugged, guests_of_others
+from .ledger_state import Amounts, Claim, Instance, Ledger, Node
 
 # --- repairs ---
 RECOUNT = "recount"  # usage is corrected
@@ -155,236 +155,6 @@ _HALF_DETACHED = (
 
 MOST_NAMED = 10  # hosts in a remedy
 
-Amounts = t.Tuple[int, int, int]  # memory in MB, disk in GB, vCPUs
-
-
-# --- answers of hosts ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Domain:
-    uuid: str
-    name: str
-    memory_mb: int = 0
-    ours: bool = False  # the XML has our metadata
-    power_state: int = states.NOSTATE
-    ledger: str = ""  # the id in its metadata
-    vcpus: int = 0
-    disk_gb: int = 0
-    rescued: bool = False  # it is the domain of a rescue
-    moving: str = ""  # one of core.instances.moves.MOVING
-    other_disks: t.Sequence[str] = ()  # what the guest writes to and is not the instance's, as "vda: /path"
-
-    @classmethod
-    def from_fact(cls, fact: t.Mapping[str, t.Any]) -> Domain:
-        """As a host reports it."""
-        amounts = {name: int(fact.get(name) or 0) for name in ("memory_mb", "vcpus", "disk_gb")}
-        return cls(
-            fact["uuid"],
-            fact["name"],
-            ours=bool(fact.get("ours")),
-            power_state=int(fact["power_state"]),
-            ledger=fact.get("ledger") or "",
-            rescued=bool(fact.get("rescued")),
-            moving=fact.get("moving") or "",
-            other_disks=tuple(fact.get("other_disks") or ()),
-            **amounts,
-        )
-
-
-@dataclass(frozen=True)
-class Reservation:
-    mac: str
-    address: str
-    complete: bool  # the running and the persistent definition have it
-    used: bool  # a domain of the host has the MAC address
-
-
-@dataclass(frozen=True)
-class DhcpNetwork:
-    """A libvirt network and its reservations."""
-
-    ours: bool  # this collection defined it
-    reservations: t.Sequence[Reservation] = ()
-
-
-@dataclass(frozen=True)
-class Unplugged:
-    """An interface of a running guest that is on no bridge."""
-
-    uuid: str
-    device: str  # on the host
-    mac: str
-    source: str  # libvirt network or bridge
-    bridge: str  # "": the network is not active
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A host's answer, of ``began_at`` (seconds since the epoch) or later."""
-
-    host: str
-    node: str
-    began_at: float
-    domains: t.Sequence[Domain] = ()
-    folders: t.Sequence[str] = ()  # UUIDs that have a folder below instances_path
-    columns: t.Mapping[str, t.Any] = field(default_factory=dict)  # totals and settings, named as the ledger's columns
-    volumes: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)  # UUID -> its disks that are logical volumes
-    networks: t.Optional[t.Mapping[str, DhcpNetwork]] = None  # of libvirt, by name; None: they were not read
-    unplugged: t.Sequence[Unplugged] = ()
-    networks_error: t.Optional[t.Mapping[str, t.Any]] = None  # why not
-    boot_id: str = ""  # of the start of the host, as the kernel names it; "": not known
-    at_work: t.Collection[str] = ()  # UUIDs of the guests that a module works on, as one of a run that was killed
-    complete: t.Collection[str] = ()  # UUIDs of the guests whose builds have ended here, or that have arrived here
-    resumes: bool = True  # its guests run again after a restart: bootflow_resume_guests_state_on_host_boot
-    machine: str = (
-        ""  # libvirt's UUID of it; with ``node`` or ``boot_id`` it tells a machine that has two names in the inventory
-    )
-
-    @functools.cached_property
-    def seen(self) -> dict[str, dead_builds.Seen]:
-        """See core.instances.dead_builds.seen_in()."""
-        domains = [
-            {"uuid": d.uuid, "name": d.name, "power_state": d.power_state, "moving": d.moving} for d in self.domains
-        ]
-        return dead_builds.seen_in({"domains": domains, "complete_guests": self.complete, "at_work": self.at_work})
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The answers of the hosts. A host in none of the fields was not asked: its differences wait."""
-
-    snapshots: t.Mapping[str, Snapshot] = field(default_factory=dict)
-    unreachable: t.Mapping[str, str] = field(default_factory=dict)  # host -> why it did not answer
-    strangers: t.Collection[str] = ()  # in the ledger, not in the inventory
-    hosts: t.Optional[t.Collection[str]] = None  # only differences on these; None: all
-    remove_orphans: bool = False
-    restarted: t.Collection[str] = ()  # hosts whose guests do not all run again yet as they did before a restart
-    storage: StorageEvidence = field(default_factory=StorageEvidence)  # of volumes, see volumes.storage_audit
-
-
-# --- state of the ledger -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Node:
-    id: int
-    host: str
-    node: str
-    columns: t.Mapping[str, t.Any]
-
-
-@dataclass(frozen=True)
-class Instance:
-    uuid: str
-    name: str
-    host: t.Optional[str]
-    node: t.Optional[str]
-    vm_state: str
-    task_state: t.Optional[str]
-    deleted: bool
-    touched_at: float  # last written, or deleted
-    wanted: Amounts  # the amounts of its claim
-    run: str = ""
-    run_dead: bool = False
-    operation: str = ""  # of a run at work or dead (stop, start, ...)
-    over: bool = False  # a move of it is open, and it is on its new host
-    goes_to: str = ""  # the other host of its live migration
-    in_ledger: bool = False  # of a build: the ledger has all that it has when it is built
-
-    @property
-    def comes_back(self) -> bool:
-        """Whether it is being unshelved: its new host, which is claimed, builds it."""
-        return self.task_state == states.UNSHELVING
-
-    @property
-    def busy(self) -> bool:
-        """Whether an action is under way, or the instance is on two hosts until a resize is confirmed."""
-        return self.vm_state in (states.BUILDING, states.RESIZED) or self.task_state is not None
-
-
-@dataclass(frozen=True)
-class Claim:
-    id: int
-    instance: str
-    node_id: int
-    amounts: Amounts
-    of_move: bool = False  # on the other host of a move, or on its own for a resize there
-    open: bool = False  # and the move is not decided
-
-
-@dataclass(frozen=True)
-class Move:
-    """A move whose status contradicts the state of its instance."""
-
-    id: int
-    instance: str
-    status: str
-    statuses: tuple[str, ...]  # statuses that the state of the instance admits, the last one in any state of the hosts
-
-
-@dataclass(frozen=True)
-class Device:
-    """A device without a claim."""
-
-    id: int
-    instance: str
-    node_id: int
-    kind: str
-    device: str
-
-
-@dataclass(frozen=True)
-class Port:
-    """A port of a deleted instance, or kept until a host is cleaned, or one that a guest is losing."""
-
-    id: str
-    instance: str
-    host: t.Optional[str]
-    held: bool
-    addresses: t.Sequence[str] = ()
-    leaving: bool = False  # a run began to detach it
-
-
-@dataclass(frozen=True)
-class Cleanup:
-    host: str
-    instance: str
-    name: str
-    reason: str = ""
-    of_a_part: bool = False  # the instance is there and stays
-    unfinished: bool = False  # of a dead build: nothing is removed if it has ended there
-
-
-@dataclass(frozen=True)
-class Group:
-    """A server group without members."""
-
-    id: str
-    name: str
-    project: str
-
-
-@dataclass(frozen=True)
-class Ledger:
-    id: str = ""
-    nodes: t.Sequence[Node] = ()
-    instances: t.Mapping[str, Instance] = field(
-        default_factory=dict
-    )  # live ones, and deleted ones that are still referred to
-    moves: t.Sequence[Move] = ()
-    claims: t.Sequence[Claim] = ()
-    devices: t.Sequence[Device] = ()
-    ports: t.Sequence[Port] = ()
-    lost_addresses: t.Sequence[t.Tuple[int, str]] = ()  # (id, address) without a port
-    cleanups: t.Sequence[Cleanup] = ()
-    groups: t.Sequence[Group] = ()
-    # UUID -> what the DHCP servers of its host have to reserve: network, mac, address, name
-    reservations: t.Mapping[str, t.Sequence[t.Mapping[str, str]]] = field(default_factory=dict)
-
-
-# --- the plan -----------------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -432,19 +202,6 @@ def foreign_memory(findings: t.Iterable[Finding]) -> dict[str, int]:
 def runs_of_dead_builds(findings: t.Iterable[Finding]) -> dict[str, str]:
     """Return the builds of runs that died: instance -> the run."""
     return {str(f.instance): str(f.key) for f in findings if f.kind == DEAD_BUILD}
-
-
-def guests_of_others(domains: t.Iterable[Domain], ledger_id: str) -> dict[str, dict[str, int]]:
-    """Id of another ledger -> how many of the domains it has, and their memory, vCPUs and local disks."""
-    guests_by_ledger: dict[str, dict[str, int]] = {}
-    for domain in domains:
-        if domain.ledger in ("", ledger_id):
-            continue
-        has = guests_by_ledger.setdefault(domain.ledger, {"guests": 0, "memory_mb": 0, "vcpus": 0, "disk_gb": 0})
-        has["guests"] += 1
-        for name in ("memory_mb", "vcpus", "disk_gb"):
-            has[name] += getattr(domain, name)
-    return dict(sorted(guests_by_ledger.items()))
 
 
 class _Plan:

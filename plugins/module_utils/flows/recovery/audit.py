@@ -16,8 +16,10 @@ from collections import defaultdict
 from dataclasses import asdict, astuple, dataclass, field, replace
 
 from ...core import errors
+from ...core.audit import ledger_state
 from ...core.audit import plan as audit
-from ...core.audit.plan import Evidence, Finding
+from ...core.audit.evidence import Evidence, Snapshot
+from ...core.audit.plan import Finding
 from ...core.instances import move_life, states
 from ...core.instances import moves as core_moves
 from ...core.instances.power_states import POWER_STATES
@@ -70,7 +72,7 @@ class Repaired:
 # --- reading ------------------------------------------------------------------------------------------------------------
 
 
-def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
+def survey(tx: Transaction, evidence: Evidence) -> ledger_state.Ledger:
     """The ledger as core.audit.plan sees it."""
     cleanup_rows = cleanups.rows(tx)
     unfinished = cleanups.of_dead_builds(tx, cleanup_rows)
@@ -88,13 +90,13 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
     known_instances = _instances(tx, named, moving)
     contradictory = _contradictory_moves(tx, known_instances, open_moves)
     undecided = {*moving, *(m.instance for m in contradictory)}
-    return audit.Ledger(
+    return ledger_state.Ledger(
         id=ledger_id(tx),
         nodes=_nodes(tx),
         instances=known_instances,
         moves=contradictory,
         claims=[
-            audit.Claim(
+            ledger_state.Claim(
                 r.id,
                 r.instance_uuid,
                 r.compute_node_id,
@@ -104,11 +106,11 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
             )
             for r in claim_rows
         ],
-        devices=[audit.Device(r.id, r.instance_uuid, r.compute_node_id, r.kind, r.device) for r in device_rows],
+        devices=[ledger_state.Device(r.id, r.instance_uuid, r.compute_node_id, r.kind, r.device) for r in device_rows],
         ports=_ports(tx, port_rows),
         lost_addresses=ports.addresses_without_port(tx),
         cleanups=[
-            audit.Cleanup(
+            ledger_state.Cleanup(
                 r.host,
                 r.instance_uuid,
                 r.domain_name,
@@ -118,7 +120,7 @@ def survey(tx: Transaction, evidence: Evidence) -> audit.Ledger:
             )
             for r in cleanup_rows
         ],
-        groups=[audit.Group(*g) for g in groups.without_members(tx)],
+        groups=[ledger_state.Group(*g) for g in groups.without_members(tx)],
         reservations=_reservations(tx, evidence),
     )
 
@@ -147,16 +149,16 @@ def columns_of(facts: t.Mapping[str, t.Any], configuration: t.Mapping[str, t.Any
     return {**columns, **{k: configuration[k] for k in nodes.CONFIGURATION if k in configuration}}
 
 
-def _nodes(tx: Transaction) -> list[audit.Node]:
+def _nodes(tx: Transaction) -> list[ledger_state.Node]:
     names = ("unreachable_reason", *TOTALS, *nodes.CONFIGURATION, *audit.USAGE_COLUMNS)
     rows = sorted(nodes.rows(tx, ("id", "host", "node", *names)), key=lambda r: r.id)
     values = operator.attrgetter(*names)
-    return [audit.Node(r.id, r.host, r.node, dict(zip(names, values(r)))) for r in rows]
+    return [ledger_state.Node(r.id, r.host, r.node, dict(zip(names, values(r)))) for r in rows]
 
 
 def _instances(
     tx: Transaction, named: t.Collection[str], moving: t.Mapping[str, moves.MoveRow]
-) -> dict[str, audit.Instance]:
+) -> dict[str, ledger_state.Instance]:
     rows = instances.living_and(tx, named)
     working = {r.run_id for r in rows.values() if r.run_id and _worked_on(r)}
     dead = runs.dead_among(tx, working)
@@ -165,13 +167,13 @@ def _instances(
     in_ledger = dead_builds.in_ledger(tx, placed) if placed else set()
     overheads = requests.overheads(tx, {r.request_spec_id for r in rows.values()})
     none = Overhead()
-    wanted: dict[tuple[t.Any, ...], audit.Amounts] = {}
+    wanted: dict[tuple[t.Any, ...], ledger_state.Amounts] = {}
     audited = {}
     for r in rows.values():
         size = (r.memory_mb, r.vcpus, r.root_gb, r.ephemeral_gb, overheads.get(r.request_spec_id, none))
         if size not in wanted:
             wanted[size] = amounts(*size)
-        audited[r.uuid] = audit.Instance(
+        audited[r.uuid] = ledger_state.Instance(
             uuid=r.uuid,
             name=r.display_name,
             host=r.host,
@@ -192,8 +194,8 @@ def _instances(
 
 
 def _contradictory_moves(
-    tx: Transaction, known_instances: t.Mapping[str, audit.Instance], open_moves: t.Sequence[moves.MoveRow]
-) -> list[audit.Move]:
+    tx: Transaction, known_instances: t.Mapping[str, ledger_state.Instance], open_moves: t.Sequence[moves.MoveRow]
+) -> list[ledger_state.Move]:
     """Return the moves whose statuses contradict the states of their instances.
 
     Of a live migration without an open move it is the last move: it has ended, and the instance still migrates.
@@ -217,7 +219,7 @@ def _contradictory_moves(
             statuses = ()  # a later move of the instance is open
         if move.status not in statuses:
             end = core_moves.FAILED if kind == core_moves.EVACUATION else core_moves.ERROR
-            contradictory.append(audit.Move(move.id, instance.uuid, move.status, statuses or (end,)))
+            contradictory.append(ledger_state.Move(move.id, instance.uuid, move.status, statuses or (end,)))
     return contradictory
 
 
@@ -232,7 +234,7 @@ def _operation(task_state: str | None) -> str:
     return BY_TASK_STATE[task_state].name if task_state in BY_TASK_STATE else ""
 
 
-def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int, overhead: Overhead) -> audit.Amounts:
+def amounts(memory_mb: int, vcpus: int, root_gb: int, ephemeral_gb: int, overhead: Overhead) -> ledger_state.Amounts:
     """(memory, disk, vCPUs) of an instance's claim, as in the scheduler."""
     overhead_amounts = astuple(overhead)
     delta = usage_delta(ResourceRequest(memory_mb, root_gb + ephemeral_gb, vcpus, *overhead_amounts))
@@ -253,10 +255,10 @@ def _worked_on(row: InstanceSize) -> bool:
     return row.deleted == instances.LIVE and working
 
 
-def _ports(tx: Transaction, rows: t.Sequence[SuspiciousPort]) -> list[audit.Port]:
+def _ports(tx: Transaction, rows: t.Sequence[SuspiciousPort]) -> list[ledger_state.Port]:
     addresses = ports.addresses_of(tx, [r.id for r in rows])
     return [
-        audit.Port(
+        ledger_state.Port(
             r.id,
             str(r.instance_uuid),
             r.host,
@@ -306,7 +308,7 @@ def record_power_states(tx: Transaction, evidence: Evidence) -> list[Finding]:
     return [_power(f, synced) for f in synced.differences if f.action or f.uuid in synced.written]
 
 
-def _report(snapshot: audit.Snapshot) -> power_sync.Report:
+def _report(snapshot: Snapshot) -> power_sync.Report:
     power_states = {d.uuid: d.power_state for d in snapshot.domains}
     return power_sync.Report(snapshot.began_at, power_states, snapshot.boot_id, snapshot.resumes)
 

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field
 
 from ...core.audit import plan as audit
 from ...core.audit import storage
-from ...core.audit.plan import Evidence, Finding
+from ...core.audit.evidence import Evidence
+from ...core.audit.plan import Finding
 from ...core.audit.storage import Cable, Item, StorageLedger
 from ...core.audit.storage_evidence import SNAPSHOT, VOLUME
 from ...core.volumes import states

@@ -9,7 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ...core.audit import plan as audit
-from ...core.audit.plan import Evidence, Finding
+from ...core.audit.evidence import Evidence
+from ...core.audit.plan import Finding
 from ...core.volumes import reimage, states
 from ...core.volumes.attachment import NONE
 from ...ledger.compute import cleanups, runs

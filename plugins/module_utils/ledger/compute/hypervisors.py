@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...core.audit.plan import Domain, guests_of_others
+from ...core.audit.evidence import Domain, guests_of_others
 from ...core.scheduler.host_state import HostState
 from ...core.times import duration, utc
 from ..db.transaction import Transaction

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as rules
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Evidence
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.evidence import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run

@@ -12,23 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as audit
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import (
-    Claim,
-    Cleanup,
-    Device,
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.evidence import (
     DhcpNetwork,
     Domain,
     Evidence,
-    Finding,
+    Reservation,
+    Snapshot,
+    Unplugged,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.ledger_state import (
+    Claim,
+    Cleanup,
+    Device,
     Group,
     Instance,
     Ledger,
     Node,
     Port,
-    Reservation,
-    Snapshot,
-    Unplugged,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Finding
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 
 BEGAN = 1000.0

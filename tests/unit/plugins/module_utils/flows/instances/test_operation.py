@@ -12,6 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import evidence as host_evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import delete, operation
@@ -700,9 +701,9 @@ def audit(
 ) -> core_audit.Finding:
     """One audit of h1, which shows these guests (None: it does not answer). Returns what it found of operations."""
     world.time += 1
-    domains = [core_audit.Domain(u, "web", 1024, True, p, rescued=u in rescued) for u, p in (guests or {}).items()]
-    snapshot = core_audit.Snapshot("h1", "h1", world.time, domains, at_work=at_work)
-    evidence = core_audit.Evidence(
+    domains = [host_evidence.Domain(u, "web", 1024, True, p, rescued=u in rescued) for u, p in (guests or {}).items()]
+    snapshot = host_evidence.Snapshot("h1", "h1", world.time, domains, at_work=at_work)
+    evidence = host_evidence.Evidence(
         snapshots={} if guests is None else {"h1": snapshot}, unreachable={"h1": "no route"} if guests is None else {}
     )
     with world.ledger.read() as tx:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import evidence as host_evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
@@ -376,7 +377,7 @@ def test_an_audit_reports_what_becomes_of_the_volume(site: Site, step: str, afte
     until(site, step)
     site.world.time += 601
     with site.world.ledger.read() as tx:
-        findings = volume_audit.plan(tx.for_run(site.world.context("x")), audit.Evidence())
+        findings = volume_audit.plan(tx.for_run(site.world.context("x")), host_evidence.Evidence())
     (finding,) = [f for f in findings if f.key[:2] == ("volume", site.root)]
     assert (finding.host, finding.old, finding.new) == ("s1", "reserved", after)
     assert (finding.action, finding.remedy) == (audit.END, "Rebuild its instance again.")

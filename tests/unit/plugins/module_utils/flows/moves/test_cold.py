@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.action import instance_confirm, instance_info
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import evidence as host_evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup, delete
@@ -565,7 +566,7 @@ def test_the_audit_keeps_the_claims_of_a_move(world: Movers) -> None:
 
     def findings() -> set[str]:
         with world.ledger.read() as tx:
-            found = recovery_audit.plan(tx.for_run(world.context("z")), core_audit.Evidence())
+            found = recovery_audit.plan(tx.for_run(world.context("z")), host_evidence.Evidence())
         return {f.kind for f in found if f.changes}
 
     assert findings() == set()
@@ -590,10 +591,10 @@ def test_the_audit_settles_what_a_dead_run_left(world: Movers, moment: str) -> N
     if moment == "switch":
         world.call(cold_life.switch, [uuid])
     world.time += 100_000
-    domains = [core_audit.Domain(uuid, "web", power_state=states.SHUTDOWN)]
+    domains = [host_evidence.Domain(uuid, "web", power_state=states.SHUTDOWN)]
     has = {h: [] if moment in ("half", "back") and h != source else domains for h in ("h1", "h2")}
-    snapshots = {h: core_audit.Snapshot(h, h, world.time + 1, d, [x.uuid for x in d]) for h, d in has.items()}
-    evidence = core_audit.Evidence(snapshots=snapshots)
+    snapshots = {h: host_evidence.Snapshot(h, h, world.time + 1, d, [x.uuid for x in d]) for h, d in has.items()}
+    evidence = host_evidence.Evidence(snapshots=snapshots)
     found = world.call(recovery_audit.plan, evidence, run="z")
     vm_state = "resized" if moment in ("switch", "revert") else "stopped"
     planned = [(f.action, f.new) for f in found if f.kind == core_audit.DEAD_OPERATION]

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import evidence as host_evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import Progress
@@ -532,11 +533,11 @@ def test_the_audit_settles_it_too(
     world.time += 100_000
     snapshots = {}
     for which, seen in ((SOURCE, here), (TARGET, there)):
-        domains = [] if seen is None else [core_audit.Domain(uuid, "web", power_state=seen[0], moving=seen[1])]
-        snapshots[hosts[which]] = core_audit.Snapshot(
+        domains = [] if seen is None else [host_evidence.Domain(uuid, "web", power_state=seen[0], moving=seen[1])]
+        snapshots[hosts[which]] = host_evidence.Snapshot(
             hosts[which], hosts[which], world.time + 1, domains, [d.uuid for d in domains]
         )
-    evidence = core_audit.Evidence(snapshots=snapshots)
+    evidence = host_evidence.Evidence(snapshots=snapshots)
     found = world.call(recovery_audit.plan, evidence, run="z")
     of_run = [f for f in found if f.kind == core_audit.DEAD_OPERATION]
     if planned is None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import evidence as host_evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import migration_attachments, moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
@@ -295,7 +295,7 @@ def test_others_leave_volumes_alone_that_migrate(world: LiveMovers) -> None:
     world.ask(
         lambda tx: volume_leases.expire(tx, volume_leases.find_leftovers(tx, lambda _tx, ids: {i for i in ids if i}))
     )
-    found = list(world.ask(volume_audit.plan, core_audit.Evidence(snapshots={})))
+    found = list(world.ask(volume_audit.plan, host_evidence.Evidence(snapshots={})))
     assert not [f for f in found if f.changes and f.new == "detached"]
     mine = {r.id: (r.attached_host, r.state, r.beside) for r in attachments_of(world)}
     assert mine == {r.id: (r.attached_host, r.state, r.beside) for r in before}

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import evidence as host_evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.stores.registry import NAMES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
@@ -56,7 +57,7 @@ class Here(Movers):
 
     def planned(self) -> list[core_audit.Finding]:
         with self.ledger.read() as tx:
-            return recovery_audit.plan(tx.for_run(self.context("z")), core_audit.Evidence())
+            return recovery_audit.plan(tx.for_run(self.context("z")), host_evidence.Evidence())
 
     def findings(self) -> dict[str, core_audit.Finding]:
         return {f.kind: f for f in self.planned() if f.changes}
@@ -356,7 +357,7 @@ def test_the_audit_sees_a_claim_that_nobody_needs(world: Here) -> None:
         tx.execute(tables.instances.update().values(vm_state="active"))
     found = world.findings()
     assert set(found) == {"stale_claim"}
-    world.call(recovery_audit.repair, list(found.values()), core_audit.Evidence(), run="z")
+    world.call(recovery_audit.repair, list(found.values()), host_evidence.Evidence(), run="z")
     assert world.used("h1") == (2048, 3, 2, 1) and world.findings() == {}
     with world.ledger.read() as tx:
         assert [r.kind for r in claims.rows(tx)] == ["build"]
@@ -369,5 +370,5 @@ def test_the_audit_enters_the_claim_of_the_instance_again(world: Here) -> None:
         tx.execute(tables.claims.delete().where(tables.claims.c.kind == "build"))
     found = world.findings()
     assert "missing_claim" in found
-    world.call(recovery_audit.repair, list(found.values()), core_audit.Evidence(), run="z")
+    world.call(recovery_audit.repair, list(found.values()), host_evidence.Evidence(), run="z")
     assert world.used("h1") == (1024 + 2048, 4, 3, 1) and world.findings() == {}

@@ -12,6 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import evidence as host_evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves, states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
@@ -45,16 +46,16 @@ class Edited(LiveMovers):
 
     def plan(self, **power_states: int) -> list[core_audit.Finding]:
         """The plan of an audit that all hosts answer. :arg power_states: by the names of the guests, each on the host that the ledger says"""
-        domains: dict[str, list[core_audit.Domain]] = {"h1": [], "h2": []}
+        domains: dict[str, list[host_evidence.Domain]] = {"h1": [], "h2": []}
         for name, power_state in power_states.items():
             (row,) = self.rows(tables.instances, tables.instances.c.display_name == name)
-            domains[row.host].append(core_audit.Domain(row.uuid, name, ours=True, power_state=power_state))
+            domains[row.host].append(host_evidence.Domain(row.uuid, name, ours=True, power_state=power_state))
         self.time += 1
         snapshots = {
-            host: core_audit.Snapshot(host, host, self.time, its, [d.uuid for d in its])
+            host: host_evidence.Snapshot(host, host, self.time, its, [d.uuid for d in its])
             for host, its in domains.items()
         }
-        self.evidence = core_audit.Evidence(snapshots=snapshots)
+        self.evidence = host_evidence.Evidence(snapshots=snapshots)
         return t.cast("list[core_audit.Finding]", self.call(recovery_audit.plan, self.evidence, run="z"))
 
 

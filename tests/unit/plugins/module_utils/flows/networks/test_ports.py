@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Evidence
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.evidence import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.entries import (
     NamedInterface,

@@ -13,12 +13,8 @@ import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as rules
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import (
-    Domain,
-    Evidence,
-    Finding,
-    Snapshot,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.evidence import Domain, Evidence, Snapshot
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Finding
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.claims import Overhead

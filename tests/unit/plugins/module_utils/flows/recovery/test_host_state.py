@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.action import compute_host_state
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import evidence as host_evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import schedule
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit, host_state
@@ -56,7 +56,7 @@ def test_a_host_that_is_gone_for_good(world: World) -> None:
     assert not world.cleanups() and not world.claims() and not world.rows(tables.compute_nodes)
     assert not world.rows(tables.ports) and not world.rows(tables.node_facts)
     with world.ledger.read() as tx:
-        assert not audit.plan(tx.for_run(world.context()), core_audit.Evidence(strangers=("h1",)))
+        assert not audit.plan(tx.for_run(world.context()), host_evidence.Evidence(strangers=("h1",)))
     world.report("h1", memory=9)  # another machine of that name
     assert world.addresses(world.boot("next")) == address
 

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as rules
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Evidence, Finding
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.evidence import Evidence
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Finding
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.storage_evidence import (
     Backend,
     CableSnapshot,

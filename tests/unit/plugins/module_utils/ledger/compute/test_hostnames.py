@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as core_audit
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import evidence as host_evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import audit
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -36,7 +36,7 @@ def test_its_claims_and_what_people_said_of_it_stay(world: World) -> None:
     world.boot("three", until="accepted")
     assert not world.schedule().placed, "the host is full"
     with world.ledger.read() as tx:
-        found = audit.plan(tx.for_run(world.context()), core_audit.Evidence())
+        found = audit.plan(tx.for_run(world.context()), host_evidence.Evidence())
     assert not [f for f in found if f.changes and f.instance in (first, second)]
 
 

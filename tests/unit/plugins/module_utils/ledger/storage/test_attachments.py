@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.audit import plan as rules
-from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.plan import Evidence
+from ansible_collections.bootflow.compute.plugins.module_utils.core.audit.evidence import Evidence
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import exports, life, readiness
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import cleanup
