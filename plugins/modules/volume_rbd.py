@@ -25,6 +25,7 @@ extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.shared.ceph_cluster
   - bootflow.compute.shared.ledger_id
+  - bootflow.compute.shared.source_images
   - bootflow.compute.shared.time_limit
 attributes:
   check_mode: {support: full, details: "In check mode images are not fetched, and therefore not checked."}
@@ -70,94 +71,6 @@ options:
       source_snapshot:
         description: UUID of the source snapshot.
         type: str
-  images:
-    description: The source images of the volumes.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      id:
-        description: Id of the image.
-        type: str
-        required: true
-      name:
-        description: Name of the image.
-        type: str
-      url:
-        description: URL from which this host fetches the image, C(http://), C(https://) or C(file://).
-        type: str
-      path_on_host:
-        description: Path of the image on this host. Used instead of O(images[].url).
-        type: path
-      checksum:
-        description:
-          - Checksum of the file as it is published, also if it is compressed. C(sha256:), C(sha384:) or C(sha512:) with the digest, or with
-            the address of a file with checksums. Digits alone are a sha256.
-        type: str
-        default: ""
-      version:
-        description: Version of the controller's file, for an image without a checksum. An image of another version is fetched again.
-        type: str
-        default: ""
-      disk_format:
-        description: Format of the image according to the catalogue, such as V(qcow2) or V(raw).
-        type: str
-        required: true
-      size:
-        description: Size of the file in bytes. A larger file is rejected.
-        type: int
-      validate_certs:
-        description: Check the certificate of the web server.
-        type: bool
-        default: true
-      ca_path:
-        description: File on this host with the certificates of the authorities (PEM) that the web server's certificate is checked with.
-        type: path
-      client_cert:
-        description: File on this host with the client certificate (PEM) for the web server; it may contain the key.
-        type: path
-      client_key:
-        description: File on this host with the key of O(images[].client_cert).
-        type: path
-      url_username:
-        description: User for the web server. Login, headers and client certificate are not sent to other servers that it redirects to.
-        type: str
-      url_password:
-        description: Password of O(images[].url_username).
-        type: str
-      headers:
-        description: Headers of the request to the web server, a dictionary.
-        type: json
-      use_proxy:
-        description: Use the proxy that the environment of this host sets.
-        type: bool
-        default: true
-  uploads:
-    description: Files on this host to which images were uploaded, a dictionary from image id to path.
-    type: dict
-    default: {}
-  allow_unverified:
-    description: Accept images without a checksum.
-    type: bool
-    default: false
-  image_max_gb:
-    description: Largest image file in GiB; V(0) for no limit. A file that the file system has no room for is rejected anyway.
-    type: int
-    default: 1024
-  image_fetch_timeout:
-    description: Longest time to fetch an image, in seconds; V(0) for no limit. A server that stalls is given up earlier.
-    type: float
-    default: 3600.0
-  vmdk_allowed_types:
-    description: VMDK subformats (createType) that are accepted. All have their data in the file itself; without any, no VMDK image is accepted.
-    type: list
-    elements: str
-    choices: [streamOptimized, monolithicSparse]
-    default: [streamOptimized, monolithicSparse]
-  temp_dir:
-    description: Directory for temporary image files. Leftovers of killed runs are removed from it.
-    type: path
-    default: /var/lib/bootflow/conversion
   verify:
     description: Read the written data back from the pool, and compare it with the image.
     type: bool

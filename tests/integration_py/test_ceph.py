@@ -165,7 +165,7 @@ def test_a_guest_starts_from_its_volume_after_the_secret_is_gone(rbd: CephFlow) 
 @pytest.mark.long
 def test_a_root_volume_is_written_again_also_after_a_run_that_was_killed(rbd: CephFlow, tmp_path: Path) -> None:
     file = tmp_path / "newer.raw"
-    file.write_bytes(b"newer" * 1000)
+    file.write_bytes(b"\x00\xffnewer" * 1000)
     newer = {
         "name": "newer",
         "path": str(file),
