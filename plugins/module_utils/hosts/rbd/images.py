@@ -87,7 +87,7 @@ class Images:
         except Exception:
             with contextlib.suppress(Exception):
                 if made.image in images:
-                    self.settle(made.image)
+                    self.settle_exchange(made.image)
             with contextlib.suppress(Exception):
                 self.remove_unfinished(unfinished)
             raise
@@ -150,9 +150,9 @@ class Images:
         """Write a volume again: a new image takes its place when it is complete."""
         self.check_unused(made.image)
         self.create(made, raw, images, verify)
-        self.settle(made.image)
+        self.settle_exchange(made.image)
 
-    def settle(self, name: str) -> None:
+    def settle_exchange(self, name: str) -> None:
         """End an exchange of images: the former one is removed, or has its name again if the new one did not take its place."""
         former = self.cluster.info(name + FORMER)
         if former is None:

@@ -75,7 +75,7 @@ def _parent(row: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Parent]:
 
 
 def settled(images: t.Mapping[str, Image], names: t.Iterable[str]) -> dict[str, Image]:
-    """Return the images as they are after Images.settle() of these names, each of which has a former image."""
+    """Return the images as they are after Images.settle_exchange() of these names, each of which has a former image."""
     done = dict(images)
     for name in names:
         former = done.pop(name + FORMER)

@@ -53,7 +53,7 @@ def set_secret(connection: t.Any, fsid: str, user: str, key: str, check_mode: bo
 
 
 def remove_secret(connection: t.Any, fsid: str, user: str, check_mode: bool = False) -> dict[str, t.Any]:
-    """Remove the secret of the user, unless the disk of a domain refers to it, or somebody else defined it.
+    """Remove the secret of the user, unless the disk of a domain refers to it, or it is of another program.
 
     :returns: changed, and the domains that have such disks.
     """

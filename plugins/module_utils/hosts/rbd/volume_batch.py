@@ -80,20 +80,20 @@ class _Batch:
     def _settled(
         self, work: Images, desired_volumes: t.Sequence[DesiredVolume], images: t.Mapping[str, Image]
     ) -> t.Mapping[str, Image]:
-        """Settle the exchanges of these volumes that a killed run left. Returns the images afterwards."""
-        left = {desired.id: volume_name(desired.id) for desired in desired_volumes if desired.kind != SNAPSHOT}
-        left = {volume_id: name for volume_id, name in left.items() if name + FORMER in images}
-        if not left:
+        """Settle the exchanges of these volumes that a killed run began. Returns the images afterwards."""
+        to_settle = {desired.id: volume_name(desired.id) for desired in desired_volumes if desired.kind != SNAPSHOT}
+        to_settle = {volume_id: name for volume_id, name in to_settle.items() if name + FORMER in images}
+        if not to_settle:
             return images
         if self.settings.check_mode:
-            self.former = {name: name + FORMER for name in left.values() if name not in images}
-            return settled(images, left.values())
-        for volume_id, name in left.items():
+            self.former = {name: name + FORMER for name in to_settle.values() if name not in images}
+            return settled(images, to_settle.values())
+        for volume_id, name in to_settle.items():
             try:
                 check_owner(
                     "image %s" % name, self.cluster.metadata(name + FORMER).get(LEDGER, ""), self.settings.ledger_id
                 )
-                work.settle(name)
+                work.settle_exchange(name)
             except BootflowError as error:
                 self.outcomes[volume_id] = failure(error)
         return images_of(self.cluster.rows())
