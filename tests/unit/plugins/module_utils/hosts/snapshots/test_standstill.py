@@ -90,6 +90,18 @@ def test_an_agent_that_cannot(tmp_path: Path, started: list[tuple[str, str, floa
     assert files() == []
 
 
+def test_file_systems_that_may_stand_still_are_left_to_the_process(
+    tmp_path: Path, started: list[tuple[str, str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def freeze(*_arguments: t.Any) -> bool:
+        raise errors.LibvirtError(reason="the file systems may stand still")
+
+    monkeypatch.setattr(standstill, "freeze", freeze)
+    with pytest.raises(errors.LibvirtError):
+        hold(Guest(tmp_path / "disk", "raw", RUNS))
+    assert files() == [Path(started[0][1]).name], "the process ends without this file"
+
+
 @pytest.mark.parametrize("state", [OFF, PAUSED])
 def test_a_guest_that_does_not_run(tmp_path: Path, started: list[tuple[str, str, float]], state: int) -> None:
     guest = Guest(tmp_path / "disk", "raw", state)
