@@ -4,8 +4,8 @@
 
 """Runs the tests with the markers long and slow, and properties with all of their examples, in turns.
 
---turn 2/6 selects a sixth of them, by the hash of their names, and all others; with --turn-all a sixth of all tests. Of the tests with the markers
-postgres and often two sixths run: a third. Those with the marker rulebook have no turn: what they need is installed for a run of all tests only.
+--turn 2/12 selects a twelfth of them, by the hash of their names, and all others; with --turn-all a twelfth of all tests. Of the tests with the
+markers postgres and often a third runs. Those with the marker rulebook have no turn: what they need is installed for a run of all tests only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     match = re.fullmatch(r"(\d+)/(\d+)", option)
     if match is None or int(match[2]) == 0:
-        raise pytest.UsageError("--turn is %r, not TURN/TURNS, as in 2/6" % option)
+        raise pytest.UsageError("--turn is %r, not TURN/TURNS, as in 2/12" % option)
     turn, turns = int(match[1]), int(match[2])
     rest = [
         item

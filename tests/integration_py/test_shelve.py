@@ -35,6 +35,7 @@ def another_host(flow: Flow, name: str) -> str:
     return next(host.name for host in flow.lab.hosts if host.name != name)
 
 
+@pytest.mark.often
 @pytest.mark.parametrize("before", ["active", pytest.param("suspended", marks=pytest.mark.long)])
 def test_a_shelved_instance_comes_back_on_another_host(flow: Flow, stores: Stores, before: str) -> None:
     flow.boot(entry("web", user_data=MARKER), **READY)
