@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turns_of(config: pytest.Config, item: pytest.Item, turns: int) -> int:
-    """In how many turns the test runs once."""
+    """Return in how many turns the test runs once: 1 where it runs in each."""
     if config.getoption("--turn-all") or any(map(item.get_closest_marker, IN_TURNS)):
         return turns
     return math.gcd(turns, 3) if any(map(item.get_closest_marker, IN_A_THIRD_OF_THE_TURNS)) else 1

@@ -414,9 +414,10 @@ def test_a_disk_that_cannot_go(hosts: tuple[str, str]) -> None:
     os.unlink(os.path.join(source, UUID, "disk.swap"))
     with pytest.raises(errors.InvalidDiskInfo):
         sender.prepare(source, UUID, TOKEN)
-    taken = [server.listen((port, port)) for port in (49400, 49401)]
+    ports = (20400, 20401)  # no connection of another test begins here, as it may above 32768
+    taken = [server.listen((port, port)) for port in ports]
     with pytest.raises(errors.RemoteError, match="none of the ports"):
-        server.listen((49400, 49401))
+        server.listen(ports)
     for listener in taken:
         listener.close()
 
