@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 from flow import Flow, entry
 from test_operations import READY, guest, operate, states_of, ticks, virsh, wait_ready
@@ -40,6 +43,24 @@ def left(flow: Flow, name: str) -> str:
     return flow.lab.host(row["host"]).run("sh", "-c", "ls -A %s%s | grep revert || true" % (FOLDER, row["uuid"])).stdout
 
 
+def bases(flow: Flow, name: str) -> tuple[str, str, str]:
+    """Base images of the root disk: by its header, by the definition of its guest, and that QEMU has opened ("": the guest is off)."""
+    row = flow.instances()[name]
+    host, disk = flow.lab.host(row["host"]), "%s%s/disk" % (FOLDER, row["uuid"])
+    header = json.loads(host.run("qemu-img", "info", "-U", "--output=json", disk).stdout)["backing-filename"]
+    named = re.findall(r"'(\S+/_base/\S+)'", definition(flow, name))
+    opened = ""
+    if guest(flow, name) == "running":
+        argv = ("virsh", "-c", "qemu:///system", "qemu-monitor-command", row["uuid"], "--hmp", "info block")
+        (opened,) = re.findall(r"Backing file: +(\S+)", host.run(*argv).stdout)
+    assert len(named) == 1
+    return header, named[0], opened
+
+
+def without_base(text: str) -> str:
+    return re.sub(r"/_base/[^']+", "/_base/", text)
+
+
 def test_the_disk_is_what_it_was_at_the_time_of_the_snapshot(flow: Flow, stores: Stores) -> None:
     flow.boot(entry("web", user_data=WRITER), **READY)
     wait_ready(flow, "web", "tick 2")
@@ -51,15 +72,20 @@ def test_the_disk_is_what_it_was_at_the_time_of_the_snapshot(flow: Flow, stores:
     assert now > then > 0
     assert "Would revert" in revert(flow, "web", "snap", options=("--check", "--diff"))
     assert written(flow, stores, "web") == now and definition(flow, "web") == before
+    old_base = bases(flow, "web")[0]
 
     revert(flow, "web", "snap")
     assert states_of(flow) == {("stopped", None)} and written(flow, stores, "web") == then
-    assert left(flow, "web") == "" and definition(flow, "web") == before
+    assert left(flow, "web") == "" and without_base(definition(flow, "web")) == without_base(before)
+    base = bases(flow, "web")[0]
+    assert base != old_base and bases(flow, "web") == (base, base, "")
     operate(flow, "start", "web")
     life = virsh(flow, "web", "domid")
     revert(flow, "web", "snap")
     assert states_of(flow) == {("active", None)} and guest(flow, "web") == "running"
-    assert virsh(flow, "web", "domid") != life and left(flow, "web") == "" and definition(flow, "web") == before
+    assert virsh(flow, "web", "domid") != life and left(flow, "web") == ""
+    assert bases(flow, "web") == (base, base, base), "QEMU has the base of the snapshot below the disk"
+    assert without_base(definition(flow, "web")) == without_base(before)
     kept = ("uuid", "host", "request_spec_id")
     assert [flow.instances()["web"][name] for name in kept] == [row[name] for name in kept]
     flow.delete("web")

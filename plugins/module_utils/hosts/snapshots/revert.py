@@ -4,19 +4,21 @@
 
 """The root disk of an instance goes back to an image that was made of it: a disk of the image is made, and replaces it while the guest is off.
 
-The guest keeps its domain: the path and the format of the disk stay. Until the exchange the disk is the former one, afterwards that of the image, wherever
-a run is killed. Nothing of libvirt's own snapshots is used, whose revert breaks with checkpoints and leaves UEFI variables as they are.
+The guest keeps its domain: the path and the format of the disk stay, and the definition names its new backing chain. Until the exchange the disk is the
+former one, afterwards that of the image, wherever a run is killed. Nothing of libvirt's own snapshots is used, whose revert breaks with checkpoints and leaves
+UEFI variables as they are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import typing as t
 from dataclasses import dataclass, field
 
 from ...core.disks.local import DISK
 from ...core.disks.rescue import is_rescue
-from ...core.errors import Conflict, InstanceNotFound, NotSupportedYet
+from ...core.errors import Conflict, InstanceNotFound, LibvirtError, NotSupportedYet
 from ...core.guest.nvram import NVRAM, nvram_path
 from ..copies.other_disks import refuse_to_leave
 from ..disks.stores.disk_info import root_record
@@ -29,7 +31,8 @@ from ..os.batch import progress
 from ..os.locks import at_work, guest_lock, host_lock
 from ..os.module_errors import failure
 from ..os.ownership import check_owner, ledger_of_folder
-from ..os.paths import instance_dir
+from ..os.paths import base_dir, instance_dir
+from .root_chain import forget_chain, name_chain
 from .root_disk import root_disk, target_of
 
 
@@ -69,6 +72,7 @@ def take(connection: t.Any, instances_path: str, spec: RevertSpec, group: Group 
     An error with ``reverted`` is about what the disk was before: it is left for the next revert, or the deletion of the instance, to remove.
 
     :raises Conflict: the guest runs. :raises InvalidDiskInfo: no replacement was made. :raises VolumeIsBusy: something has the disk open.
+    :raises LibvirtError: libvirt refuses the definition.
     :raises BootflowError: see check().
     """
     folder = instance_dir(instances_path, spec.uuid)
@@ -85,9 +89,16 @@ def take(connection: t.Any, instances_path: str, spec: RevertSpec, group: Group 
         store = store_of_record(root_record(folder), group)
         progress.mark_changed()
         mark_bases_used(folder)
-        store.take_replacement(folder, DISK)
+        forget_chain(connection, domain, uuid)
+        try:
+            store.take_replacement(folder, DISK)
+        except Exception:
+            with contextlib.suppress(LibvirtError):
+                name_chain(connection, domain, uuid, base_dir(instances_path))
+            raise
         done = {"reverted": True, "power_state": power_state(domain)}
         try:
+            name_chain(connection, domain, uuid, base_dir(instances_path))
             store.drop_replacement(folder, DISK)
         except Exception as error:
             return failure(error, changed=True, **done)

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import types
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import files
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_info import records_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.backing import read_backing
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import BaseImage
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.snapshots import revert
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.snapshots import revert, root_chain
 
-from .conftest import MIB, OFF, RUNS, UUID, Guest, World
+from .conftest import FAKE, MIB, OFF, RUNS, UUID, Guest, World
 
 SPEC = revert.RevertSpec(UUID)
+LAYER = "<backingStore type='file'><format type='raw'/><source file='%s'/><backingStore/></backingStore>"
 NEW = b"what the snapshot has" * 1000
 
 
@@ -34,6 +38,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def _no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revert, "refuse_gone", lambda _uuid: None)
+    monkeypatch.setattr(root_chain, "libvirt", types.SimpleNamespace(**FAKE))
     monkeypatch.setattr(Guest, "snapshotNum", lambda _self, _flags: 0, raising=False)
     monkeypatch.setattr(Guest, "listAllCheckpoints", lambda _self, _flags: [], raising=False)
 
@@ -43,6 +48,30 @@ class Checkpoint:
 
     def getName(self) -> str:  # noqa: N802
         return "nightly"
+
+
+class Defined(Guest):
+    """A guest whose definition names the backing chain of its disk, and can be changed."""
+
+    def __init__(self, guest: Guest, world: World):
+        super().__init__(guest.disk, guest.disk_format)
+        driver = "<driver name='qemu' type='%s'/>" % guest.disk_format
+        chain = LAYER % world.base if guest.disk_format == "qcow2" else ""
+        self.xml = Guest.XMLDesc(self, 0).replace("<source", driver + "<source").replace("<target", chain + "<target")
+
+    def XMLDesc(self, _flags: int) -> str:  # noqa: N802
+        return self.xml
+
+    def defineXMLFlags(self, xml: str, _flags: int) -> Defined:  # noqa: N802
+        self._call("define")
+        self.xml = xml
+        return self
+
+    def base(self) -> str:
+        """The base image that QEMU would open: that of the definition, or of the header where the definition has none."""
+        (disk,) = parse(self.xml).iterfind("devices/disk")
+        named = disk.find("backingStore/source")
+        return str(named.get("file")) if named is not None else read_backing(str(self.disk)).name
 
 
 def image(world: World, size: int = 2 * MIB) -> dict[str, BaseImage]:
@@ -101,6 +130,51 @@ def test_a_killed_run_leaves_the_one_or_the_other(
     take(world, guest)
     assert content(world, disk_format) == NEW + bytes(4 * MIB - len(NEW))
     assert not (world.folder / files.REPLACEMENT).exists()
+
+
+def test_the_definition_names_the_base_of_the_new_disk(world: World) -> None:
+    guest = Defined(world.guest("qcow2", OFF), world)
+    assert guest.base() == str(world.base)
+    make(world)
+    assert take(world, guest)["reverted"]
+    new = read_backing(str(world.folder / "disk")).name
+    assert new != str(world.base) and guest.base() == new, "QEMU opens the files that the definition names"
+    assert new in guest.xml, "named, so that nobody has to open the disk to find the chain"
+
+
+@pytest.mark.parametrize("at", ["before", "after"])
+def test_a_guest_whose_revert_is_killed_starts_on_the_base_of_its_disk(
+    world: World, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    guest = Defined(world.guest("qcow2", OFF), world)
+    make(world)
+    rename, name = os.rename, str(world.folder / "disk")
+
+    def kill(source: str, target: str) -> None:
+        if at == "after" or str(target) != name:
+            rename(source, target)
+        if str(target) == name:
+            raise Killed
+
+    with monkeypatch.context() as patched, contextlib.suppress(Killed):
+        patched.setattr(os, "rename", kill)
+        take(world, guest)
+    header = read_backing(name).name
+    assert (header == str(world.base)) == (at == "before") and guest.base() == header
+
+
+def test_a_disk_that_is_not_exchanged_keeps_its_base_in_the_definition(world: World) -> None:
+    guest = Defined(world.guest("qcow2", OFF), world)
+    before = [element.get("file") for element in parse(guest.xml).iterfind("devices/disk//source")]
+    with pytest.raises(errors.InvalidDiskInfo, match="nothing was made"):
+        take(world, guest)
+    assert [element.get("file") for element in parse(guest.xml).iterfind("devices/disk//source")] == before
+
+
+def test_a_raw_disk_needs_no_new_definition(world: World) -> None:
+    guest = Defined(world.guest("raw", OFF), world)
+    make(world)
+    assert take(world, guest)["reverted"] and guest.calls == []
 
 
 def test_what_was_made_is_removed(world: World) -> None:
