@@ -56,7 +56,7 @@ GRAMMAR = {
 #: How the first line of a docstring does not begin.
 BEGINNING = re.compile(r"(What|Who|Whoever|Whose|Those|Of which|Of)\b")
 #: How many lines still have such words, by the kind of place. Lower the number with each that is rewritten; it never grows.
-REMAINING = {"docstrings": 55, "beginnings": 12, "documentation": 4, "pages": 45}
+REMAINING = {"docstrings": 54, "beginnings": 12, "documentation": 4, "pages": 45}
 ANY = re.compile(r"\b(?:%s)(?!\w)" % "|".join([*DIALECT, *GRAMMAR]), re.IGNORECASE)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

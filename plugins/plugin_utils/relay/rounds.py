@@ -324,7 +324,7 @@ class ImageRound:
                 sent = self._send(image, plan_of(image.id, hosts, offers), roots[image.id]) or sent
             except OSError as error:
                 self._warn("image %s: %s: %s" % (image.name, os.path.expanduser(image.path), error.strerror))
-            except errors.BootflowError:  # each host has been told
+            except errors.BootflowError:  # the task of each host fails with it
                 continue
         return sent
 
@@ -337,7 +337,7 @@ class ImageRound:
         for host in order.names:
             try:
                 words = self._program(image, host)
-            except errors.BootflowError:  # it has been told
+            except errors.BootflowError:  # the task of that host fails with it
                 continue
             size_mib, others = -(-(known.pieces.size or 0) >> 20), len(order.names) - 1
             more = ", which gives it to %d other%s" % (others, "" if others == 1 else "s") if others else ""

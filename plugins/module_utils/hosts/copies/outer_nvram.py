@@ -15,8 +15,7 @@ import typing as t
 from ...core.guest.domain.element import parse, to_text
 from ...core.guest.nvram import NVRAM, nvram_path
 from ..images.nvram import copy_nvram, is_copyable
-from ..libvirt.connection import libvirt, libvirt_errors
-from ..libvirt.running import hidden_logins
+from ..libvirt.running import define_again, definition_of
 from ..os.batch import progress
 from ..os.files import remove_files
 
@@ -27,7 +26,7 @@ def check_outer_nvram(domain: t.Any, folder: str) -> None:
     :arg folder: of the instance
     :raises InvalidDiskInfo: something else is there.
     """
-    path = _outer_path(parse(_definition(domain)), folder)
+    path = _outer_path(parse(definition_of(domain)), folder)
     if path:
         is_copyable(path)
 
@@ -38,7 +37,7 @@ def take_outer_nvram(connection: t.Any, domain: t.Any, folder: str) -> None:
     :arg folder: of the instance
     :raises InvalidDiskInfo: something else is there. :raises LibvirtError: libvirt refuses the definition.
     """
-    text = _definition(domain)
+    text = definition_of(domain)
     root = parse(text)
     path = _outer_path(root, folder)
     if not path or not is_copyable(path):
@@ -46,15 +45,8 @@ def take_outer_nvram(connection: t.Any, domain: t.Any, folder: str) -> None:
     progress.mark_changed()
     copy_nvram(path, folder)
     _name_nvram(root, os.path.join(folder, NVRAM))
-    with hidden_logins(lambda: text), libvirt_errors():
-        connection.defineXMLFlags(to_text(root), 0)
+    define_again(connection, text, to_text(root))
     remove_files(path)
-
-
-def _definition(domain: t.Any) -> str:
-    """Return the definition for the next start, with its passwords, which libvirt shows only on request."""
-    with libvirt_errors():
-        return str(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))
 
 
 def _outer_path(root: t.Any, folder: str) -> str:

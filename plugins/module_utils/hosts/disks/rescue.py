@@ -22,7 +22,7 @@ from ...core.instances.power_states import NOSTATE
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import DomainSpec, checked_xml, cut_off, with_local_disks, with_logins
 from ..libvirt.power import PowerSpec, ensure_power
-from ..libvirt.running import find_domain, known_power_state, power_state, refuse_gone
+from ..libvirt.running import definition_of, find_domain, known_power_state, power_state, refuse_gone
 from ..os.batch import progress
 from ..os.files import read_text, remove_files, write_file
 from ..os.locks import guest_lock, host_lock
@@ -97,18 +97,12 @@ def save(connection: t.Any, instances_path: str, spec: RescuedSpec, check_mode: 
         progress.mark_changed()
         make_dirs(folder)
         if not found.defined or not os.path.exists(kept):
-            own = spec.xml if found.domain is None or found.defined else _definition(found.domain)
+            own = spec.xml if found.domain is None or found.defined else definition_of(found.domain)
             write_file(kept, own.encode("utf-8"), 0o600)
         if found.alive:
             cut_off(found.domain)
         _remove_disks(folder)
     return result
-
-
-def _definition(domain: t.Any) -> str:
-    """With the passwords that libvirt shows to nobody else."""
-    with libvirt_errors():
-        return str(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))
 
 
 def _state_of(domain: t.Any) -> int:
@@ -161,7 +155,7 @@ def restore(
         if found.defined or found.domain is None:
             of_ledger = spec.xml
             if found.domain is not None:
-                before = _definition(found.domain)
+                before = definition_of(found.domain)
                 of_ledger = with_local_disks(with_logins(of_ledger, before), before, uuid)
             of_ledger = as_recorded(instances_path, uuid, of_ledger)
             forced = _define(connection, uuid, own, of_ledger)

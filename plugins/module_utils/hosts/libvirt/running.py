@@ -87,6 +87,21 @@ def hidden_logins(xml: t.Callable[[], str]) -> t.Iterator[None]:
         raise
 
 
+def definition_of(domain: t.Any) -> str:
+    """Return the definition for the next start, with its passwords, which libvirt shows only on request."""
+    with libvirt_errors():
+        return str(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))
+
+
+def define_again(connection: t.Any, former: str, xml: str) -> None:
+    """Define a guest that is defined with another definition. :arg former: the definition until now, whose logins no error shows
+
+    :raises LibvirtError: libvirt refuses the definition.
+    """
+    with hidden_logins(lambda: former), libvirt_errors():
+        connection.defineXMLFlags(xml, 0)
+
+
 def start(domain: t.Any, paused: bool) -> None:
     """Start a guest from its definition or its saved memory; ``paused``: its CPUs stand still."""
     with libvirt_errors():

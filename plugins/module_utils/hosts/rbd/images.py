@@ -199,7 +199,7 @@ class Images:
         if others:
             raise VolumeIsBusy(
                 message="deleting volume %s that has snapshot (%s)" % (name, ", ".join(others)),
-                remedy="Delete its snapshots, or what is cloned from them, first; other programs' with rbd snap rm.",
+                remedy="Delete the snapshots first. Remove a snapshot of another program with rbd snap rm.",
             )
         for snapshot in snapshots:
             self._remove_snapshot(name, snapshot)

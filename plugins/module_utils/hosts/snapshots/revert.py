@@ -69,7 +69,7 @@ def check(connection: t.Any, instances_path: str, spec: RevertSpec, group: Group
 def take(connection: t.Any, instances_path: str, spec: RevertSpec, group: Group = NO_GROUP) -> dict[str, t.Any]:
     """Replace the root disk. The guest is off. Gives {changed, reverted, power_state}.
 
-    An error with ``reverted`` is about what the disk was before: it is left for the next revert, or the deletion of the instance, to remove.
+    An error with ``reverted`` came after the exchange: the definition names no backing chain, or the former disk is left. The next revert does the rest.
 
     :raises Conflict: the guest runs. :raises InvalidDiskInfo: no replacement was made. :raises VolumeIsBusy: something has the disk open.
     :raises LibvirtError: libvirt refuses the definition.

@@ -4,8 +4,9 @@
 
 """The backing chain of the disks of a guest that is off, in its definition, while its root disk is exchanged.
 
-A definition names the chain, and QEMU opens the files that it names: with the chain of the former disk, the guest would see the former base image below the
-new disk, whatever the header of that has. Without a chain in the definition, libvirt reads the headers at each start, which is right for either disk.
+A definition names the chain, and QEMU opens the files that it names. With the chain of the former disk, the guest would see the former base image
+below the new disk, although the header of the new disk names another. Without a chain in the definition, libvirt reads the headers at each start, which
+is right for either disk.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ import typing as t
 from ...core.disks.local import DISK, local_disks
 from ...core.guest.domain.element import parse, to_text
 from ..images.backing import name_chains
-from ..libvirt.connection import libvirt, libvirt_errors
-from ..libvirt.running import hidden_logins
+from ..libvirt.running import define_again, definition_of
 from ..os.batch import progress
 
 
@@ -40,13 +40,11 @@ def name_chain(connection: t.Any, domain: t.Any, uuid: str, base_folder: str) ->
 
 
 def _redefine(connection: t.Any, domain: t.Any, change: t.Callable[[t.Any], object]) -> None:
-    with libvirt_errors():  # with passwords, which libvirt shows only on request
-        text = str(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))
-    root = parse(text)
+    former = definition_of(domain)
+    root = parse(former)
     before = to_text(root)
     change(root)
     if to_text(root) == before:
         return
     progress.mark_changed()
-    with hidden_logins(lambda: text), libvirt_errors():
-        connection.defineXMLFlags(to_text(root), 0)
+    define_again(connection, former, to_text(root))

@@ -13,7 +13,6 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import GuestDisksDiffer
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import outer_nvram
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.other_disks import (
     keep_others,
     other_disks,
@@ -24,6 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.store
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import facts
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domains
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import running as libvirt_running
 from ansible_collections.bootflow.compute.plugins.modules import domain_power
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
@@ -162,7 +162,7 @@ class Guest:
 def libvirt(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = types.SimpleNamespace(VIR_DOMAIN_XML_INACTIVE=2, VIR_DOMAIN_XML_SECURE=1, VIR_ERR_NO_DOMAIN=42)
     fake.libvirtError = OSError
-    for module in (domains, libvirt_connection, facts, outer_nvram):
+    for module in (domains, libvirt_connection, facts, libvirt_running):
         monkeypatch.setattr(module, "libvirt", fake)
 
 

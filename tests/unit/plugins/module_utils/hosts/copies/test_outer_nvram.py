@@ -21,7 +21,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import nvram as core_nvram
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import outer_nvram, sender
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies import sender
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import resized
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images import nvram
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import connection as libvirt_connection
@@ -150,7 +150,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
         VIR_FROM_RPC=201,
         **{"VIR_ERR_" + name: 100 + number for number, name in enumerate(numbers)},
     )
-    for module in (resized, domains, running, power, libvirt_connection, outer_nvram):
+    for module in (resized, domains, running, power, libvirt_connection):
         monkeypatch.setattr(module, "libvirt", fake)
     monkeypatch.setattr(locks, "LOCK_ROOT", str(tmp_path / "run"))
     monkeypatch.setattr(core_nvram, "OF_LIBVIRT", str(tmp_path / "nvram" / "%s_VARS.fd"))

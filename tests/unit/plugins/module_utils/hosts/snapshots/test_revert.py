@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import types
 import typing as t
 from pathlib import Path
 
@@ -22,9 +21,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.store
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.backing import read_backing
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import BaseImage
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.snapshots import revert, root_chain
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.snapshots import revert
 
-from .conftest import FAKE, MIB, OFF, RUNS, UUID, Guest, World
+from .conftest import MIB, OFF, RUNS, UUID, Guest, World
 
 SPEC = revert.RevertSpec(UUID)
 LAYER = "<backingStore type='file'><format type='raw'/><source file='%s'/><backingStore/></backingStore>"
@@ -38,7 +37,6 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def _no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revert, "refuse_gone", lambda _uuid: None)
-    monkeypatch.setattr(root_chain, "libvirt", types.SimpleNamespace(**FAKE))
     monkeypatch.setattr(Guest, "snapshotNum", lambda _self, _flags: 0, raising=False)
     monkeypatch.setattr(Guest, "listAllCheckpoints", lambda _self, _flags: [], raising=False)
 
