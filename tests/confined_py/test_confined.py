@@ -54,6 +54,7 @@ def second(lab: t.Any) -> t.Iterator[ComputeHost]:
         yield host
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("drive", ["iso9660", "vfat"])
 def test_a_guest_boots(compute: ComputeHost, tmp_path: Path, drive: str) -> None:
     flow = Confined([compute], tmp_path, bootflow_config_drive_format=drive)

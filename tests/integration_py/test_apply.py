@@ -23,7 +23,6 @@ def plan(output: str) -> list[str]:
     return lines[: next(i for i, line in enumerate(lines) if line.endswith(("it.", "them."))) + 1]
 
 
-@pytest.mark.often
 def test_a_fleet_follows_its_file(flow: Flow) -> None:
     applied(flow, entry("web", count=2), entry("db"), entry("old"))
     before = flow.instances()

@@ -27,7 +27,6 @@ NOT_WRITABLE = "Put bootflow_ledger_url on a folder that this user may write, or
 # --- the ledger -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.often
 def test_ledgers_that_cannot_be_used(flow: Flow, tmp_path: Path) -> None:
     web = {"bootflow_instances": [entry("web")]}
     relative = "LedgerError: The ledger sqlite:///ledger.db cannot be used: the path is relative Remedy: Give an absolute path: sqlite:////"

@@ -18,6 +18,7 @@ PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
 READY = {"bootflow_wait_console": "BOOTFLOW-GUEST-READY"}
 
 
+@pytest.mark.always
 def test_six_guests_over_three_hosts_with_a_failing_one(flow: Flow) -> None:
     flow.lab.host("compute2").fail("spawn")
     web = entry(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import typing as t
 
-import pytest
 from flow import Flow, entry
 
 SETTINGS = {
@@ -56,7 +55,6 @@ def ports(flow: Flow) -> dict[str, tuple[str, str, str, str]]:
     return {r["display_name"]: (r["host"], r["uuid"], r["mac_address"], r["ip_address"]) for r in rows}
 
 
-@pytest.mark.often
 def test_guests_get_the_addresses_of_the_ledger(flow: Flow) -> None:
     """What is told to use DHCP finds a server, on each host; a reservation goes with its guest, and so does the lease."""
     flow.variables["bootflow_networks"] = [NETWORK]

@@ -97,7 +97,6 @@ def everywhere(flow: Flow, name: str) -> list[str]:
     return of_ledger
 
 
-@pytest.mark.often
 def test_a_running_guest_gets_an_interface_and_loses_it(networks: Flow) -> None:
     flow = networks
     flow.boot(entry("web", user_data=WATCH), bootflow_wait_console="BOOTFLOW-GUEST-READY")

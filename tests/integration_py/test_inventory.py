@@ -87,7 +87,6 @@ def test_ansible_works_in_guests_behind_their_hosts(lab, tmp_path, monkeypatch):
         flow.delete("web-1", "web-2")
 
 
-@pytest.mark.often
 def test_a_folder_of_init_boots_and_works_in_guests_whose_host_keys_are_known(lab, tmp_path):
     """In one command, as docs/inventory.md has it. Nothing is asked and nothing ignored: a guest with another key is refused."""
     key = tmp_path / "key"

@@ -176,7 +176,6 @@ def test_a_guest_that_was_restored_and_did_not_go_on_is_resumed(flow: Flow) -> N
     assert flow.residue() == {}
 
 
-@pytest.mark.often
 def test_pause_suspend_reboot_and_lock_several_guests(flow: Flow) -> None:
     flow.boot(entry("web", max_count=2, user_data=COUNTING), entry("deaf", user_data=DEAF), **READY)
     names = sorted(flow.instances())
@@ -238,7 +237,6 @@ MARKING = (
 )
 
 
-@pytest.mark.often
 def test_rebuild_makes_disks_anew_and_keeps_the_rest(flow: Flow) -> None:
     (image,) = flow.variables["bootflow_images"]
     flow.variables["bootflow_images"] = [image, {**image, "name": "newer", "properties": {"os_distro": "bootflow"}}]

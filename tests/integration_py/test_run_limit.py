@@ -46,7 +46,6 @@ def run(folder: Path, playbook: str, *options: str) -> tuple[int, str]:
     return run_plainly(folder, "bootflow.compute." + playbook, "-i", str(folder / "hosts.yml"), *given, *options)
 
 
-@pytest.mark.often
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
 def test_a_limit_without_localhost_fails_and_names_what_to_use(playbook: str, tmp_path: Path) -> None:
     """Ansible skips plays that the limit leaves out, and ends with 0."""
@@ -70,7 +69,6 @@ def test_without_a_limit_a_playbook_begins_on_localhost_alone(tmp_path: Path) ->
     assert code == 0 and "[h1]" not in output, output
 
 
-@pytest.mark.often
 @pytest.mark.parametrize("playbook", [*PLAYBOOKS, "prepare"])
 def test_tags_that_leave_out_all_tasks_are_refused(playbook: str, tmp_path: Path) -> None:
     """Ansible skips all tasks of these playbooks, which have no tags, and ends with 0."""
@@ -114,7 +112,6 @@ def test_a_playbook_of_the_user_may_leave_it_out_by_tags(tmp_path: Path) -> None
     assert (tmp_path / "ledger.db").exists()
 
 
-@pytest.mark.often
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
 def test_a_playbook_without_inventory_does_not_take_the_default_ledger(playbook: str, tmp_path: Path) -> None:
     code, output = run_plainly(tmp_path, "bootflow.compute." + playbook, "-e", "bootflow_operation=stop")

@@ -35,7 +35,6 @@ def another_host(flow: Flow, name: str) -> str:
     return next(host.name for host in flow.lab.hosts if host.name != name)
 
 
-@pytest.mark.often
 @pytest.mark.parametrize("before", ["active", pytest.param("suspended", marks=pytest.mark.long)])
 def test_a_shelved_instance_comes_back_on_another_host(flow: Flow, stores: Stores, before: str) -> None:
     flow.boot(entry("web", user_data=MARKER), **READY)
@@ -67,7 +66,6 @@ def test_a_shelved_instance_comes_back_on_another_host(flow: Flow, stores: Store
     assert list(stores.here.iterdir()) == []
 
 
-@pytest.mark.often
 def test_a_shelved_instance_starts_on_its_host(flow: Flow, stores: Stores) -> None:
     flow.boot(entry("web", user_data=MARKER), **READY)
     wait_ready(flow, "web", "label was")
@@ -106,7 +104,6 @@ def test_a_shelve_that_is_killed(flow: Flow, stores: Stores, task_state: str) ->
     assert flow.residue() == {} and stores.left() == []
 
 
-@pytest.mark.often
 def test_a_host_that_fails_keeps_nothing(flow: Flow, stores: Stores) -> None:
     """The host that an instance gets has no room for its disk: it is shelved as before, and comes to another host."""
     flow.boot(entry("web", user_data=MARKER), **READY)

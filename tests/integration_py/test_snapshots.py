@@ -124,7 +124,6 @@ def test_an_image_of_a_running_guest_boots_another(flow: Flow, stores: Stores) -
     assert stores.rows() == {} and list(stores.here.iterdir()) == []
 
 
-@pytest.mark.often
 def test_images_of_guests_that_do_not_run_have_the_bytes_of_the_disk(flow: Flow, stores: Stores) -> None:
     flow.boot(entry("web", user_data=WRITER), **READY)
     wait_ready(flow, "web", "tick 2")

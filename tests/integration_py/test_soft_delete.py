@@ -33,7 +33,6 @@ def test_a_rescued_one_and_one_without_a_domain_are_restored_to_what_the_ledger_
     assert flow.residue() == {}
 
 
-@pytest.mark.often
 def test_deleted_restored_and_reclaimed(flow: Flow) -> None:
     names = ["web-1", "web-2", "web-3"]
     wanted = [entry("web", max_count=3)]

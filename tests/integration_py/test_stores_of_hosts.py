@@ -40,7 +40,6 @@ def on(host: str, **more: t.Any) -> dict[str, t.Any]:
     return dict(entry("on-" + host, availability_zone="nova:" + host, **more))
 
 
-@pytest.mark.often
 def test_an_image_of_a_store_of_one_host_boots_on_two_others(flow: Flow, store: str, guest_image: Path) -> None:
     source = image_file(guest_image)
     wanted = {"name": "stored", "url": "file://" + source["path"], "checksum": source["checksum"]}

@@ -133,7 +133,6 @@ def test_a_running_guest_goes_over_to_a_larger_volume(host):
     assert host.has() == (host.devices[NEW], NEW) and host.size() == 12 * MIB
 
 
-@pytest.mark.often
 def test_a_volume_of_the_same_size_can_grow_at_once(host):
     host.resize(NEW, 8 * MIB)
     assert host.swap(size=8 * MIB)["swapped"] and host.copied()
@@ -143,7 +142,6 @@ def test_a_volume_of_the_same_size_can_grow_at_once(host):
     assert host.size() == 12 * MIB
 
 
-@pytest.mark.often
 def test_a_paused_guest(host):
     host.libvirt.run("virsh", "suspend", GUEST)
     done = host.swap()
@@ -151,7 +149,6 @@ def test_a_paused_guest(host):
     assert host.libvirt.run("virsh", "domstate", GUEST).strip() == "paused"
 
 
-@pytest.mark.often
 def test_a_copy_that_takes_too_long_is_aborted(host):
     done = host.swap(bandwidth=1, copy_timeout=1)
     assert done["error"]["code"] == "WaitTimeout"
@@ -171,7 +168,6 @@ def left(host):
     assert "No current block job" not in host.job()
 
 
-@pytest.mark.often
 def test_a_copy_that_a_killed_module_left_goes_on(host):
     left(host)
     done = host.swap()
@@ -179,7 +175,6 @@ def test_a_copy_that_a_killed_module_left_goes_on(host):
     assert host.has("--inactive") == (host.devices[NEW], NEW)
 
 
-@pytest.mark.often
 def test_a_copy_that_a_killed_module_left_is_ended(host):
     left(host)
     done = host.swap("settled")
@@ -187,7 +182,6 @@ def test_a_copy_that_a_killed_module_left_is_ended(host):
     assert host.has() == (host.devices[OLD], OLD) and "No current block job" in host.job()
 
 
-@pytest.mark.often
 def test_a_module_that_was_killed_after_the_guest_had_gone_over(host):
     left(host)
     deadline = time.monotonic() + 60
@@ -199,7 +193,6 @@ def test_a_module_that_was_killed_after_the_guest_had_gone_over(host):
     assert host.has("--inactive") == (host.devices[NEW], NEW)
 
 
-@pytest.mark.often
 def test_another_job_is_refused(host):
     host.libvirt.run(
         "virsh", "blockcopy", GUEST, "vdb", "--dest", str(host.tmp / "other.raw"), "--format", "raw", "--transient-job"
@@ -211,7 +204,6 @@ def test_another_job_is_refused(host):
     assert settled["error"] is None and settled["swapped"] is False and "No current block job" not in host.job()
 
 
-@pytest.mark.often
 def test_a_guest_that_is_off(host):
     host.libvirt.run("virsh", "destroy", GUEST)
     assert host.swap()["error"]["code"] == "LibvirtError"
@@ -219,7 +211,6 @@ def test_a_guest_that_is_off(host):
     assert settled["error"] is None and settled["swapped"] is False
 
 
-@pytest.mark.often
 def test_what_is_refused(host):
     for wrong, words in (
         ({"source": ""}, "its source is missing"),

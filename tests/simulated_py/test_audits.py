@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-import pytest
 from printed import changed, findings
 from simulated_site import HOSTS, Site, entry
-
-pytestmark = pytest.mark.often
 
 FOREIGN_UUID = "f0000000-0000-4000-8000-000000000001"
 ORPHAN_UUID = "f0000000-0000-4000-8000-000000000002"

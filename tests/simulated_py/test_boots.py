@@ -25,6 +25,7 @@ def rescheduled_from(site: Site, name: str) -> list[str]:
     return [row["host"] for row in site.query(query, name)]
 
 
+@pytest.mark.always
 def test_a_boot_spreads_over_the_hosts_and_is_deleted_without_a_trace(site: Site) -> None:
     site.boots(entry("web", count=3))
     places = site.places()
@@ -59,6 +60,7 @@ def test_a_plan_explains_and_touches_nothing(site: Site) -> None:
     assert {m for h, those in site.asked().items() for m in those[len(asked[h]) :]} <= {"compute_node_info"}
 
 
+@pytest.mark.always
 def test_a_build_that_fails_goes_to_the_next_host(site: Site) -> None:
     site.hosts["kvm1"].has_facts(memory_mb=65536)  # the one with the most memory is the first
     site.hosts["kvm1"].items_fail("domain", errors.LibvirtError(reason="no KVM today"))
@@ -194,7 +196,6 @@ def test_a_large_image_comes_to_the_hosts_of_a_boot_from_host_to_host(site: Site
     assert again == [["image_relay"] * 4] * 3
 
 
-@pytest.mark.often
 def test_hosts_that_refuse_a_large_image_from_others_get_it_by_themselves(site: Site) -> None:
     for host in site.hosts.values():
         host.items_fail("image_relay", errors.DiskFull(host="h", path="/", reason="image debian needs 1 MiB"))
@@ -204,7 +205,6 @@ def test_hosts_that_refuse_a_large_image_from_others_get_it_by_themselves(site: 
     assert {modules.count("image_relay") for modules in site.asked().values()} == {1}
 
 
-@pytest.mark.often
 def test_a_host_that_is_silent_takes_no_part_in_giving_a_large_image(site: Site) -> None:
     site.hosts["kvm2"].is_silent("image_relay", times=1)
     output = site.boots(entry("web", count=3), images=[LARGE])
@@ -214,7 +214,6 @@ def test_a_host_that_is_silent_takes_no_part_in_giving_a_large_image(site: Site)
     assert "kvm2" not in str(names)
 
 
-@pytest.mark.often
 @pytest.mark.parametrize(
     "offer",
     [{}, {"state": "lacks", "bytes": 0, "port": 49216}, {"state": "lacks", "bytes": 0, "port": 0, "fingerprint": ""}],
@@ -234,7 +233,6 @@ def test_a_host_whose_offer_of_a_large_image_cannot_be_read_takes_no_part(site: 
     assert "kvm2" not in str(names) and sorted(map(len, names)) == [0, 1]
 
 
-@pytest.mark.often
 def test_a_host_that_tells_nothing_of_a_large_image_builds_nevertheless(site: Site) -> None:
     site.hosts["kvm2"].says("image_relay", json.dumps({"changed": False, "outcomes": {}}))
     output = site.boots(entry("web", count=3), images=[LARGE])

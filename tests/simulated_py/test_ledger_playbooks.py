@@ -19,8 +19,6 @@ import pytest
 from flow import run_plainly
 from postgres import PASSWORD, PostgresServer
 
-pytestmark = pytest.mark.often
-
 DAY = 86400.0
 
 

@@ -11,8 +11,6 @@ import typing as t
 import pytest
 from simulated_site import HOSTS, Site, entry
 
-pytestmark = pytest.mark.often
-
 BRIDGE = {"name": "data", "type": "bridge", "source": "br7", "subnets": [{"name": "data-v4", "cidr": "10.20.0.0/24"}]}
 LAN = {"name": "here", "source": "lan-here", "subnets": [{"name": "here-v4", "cidr": "10.30.0.0/24"}]}
 MISSING = "Linux bridge br7 does not exist (network data)"

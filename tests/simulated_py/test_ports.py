@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-import pytest
 from simulated_site import Site, entry
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-
-pytestmark = pytest.mark.often
 
 MAC = "52:54:00:12:34:56"
 PORT = {

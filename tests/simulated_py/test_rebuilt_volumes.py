@@ -14,8 +14,6 @@ from simulated_site import IMAGE, Site, entry
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 
-pytestmark = pytest.mark.often
-
 RUNNING, OFF = 1, 4
 OTHER = {
     **IMAGE,

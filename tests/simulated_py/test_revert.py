@@ -14,8 +14,6 @@ from simulated_site import Site, entry
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 
-pytestmark = pytest.mark.often
-
 
 class Reverts:
     """A site with the instances ``web`` and ``db``, and a snapshot of each."""

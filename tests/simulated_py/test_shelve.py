@@ -15,8 +15,6 @@ from simulated_site import Host, Site, entry
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_states import RUNNING, SHUTDOWN
 
-pytestmark = pytest.mark.often
-
 
 class Shelf:
     """A site with the instances ``web`` and ``db``. The store ``here`` is a folder of the controller."""

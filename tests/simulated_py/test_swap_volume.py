@@ -13,8 +13,6 @@ from simulated_site import Site, entry
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 
-pytestmark = pytest.mark.often
-
 SWAP = {"instance": "web", "old_volume": "data", "new_volume": "faster"}
 BEFORE = {"data": "in-use", "faster": "available"}
 AFTER = {"data": "available", "faster": "in-use"}

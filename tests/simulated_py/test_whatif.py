@@ -26,8 +26,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address import LedgerAddress
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 
-pytestmark = pytest.mark.often
-
 HOSTS = ("kvm1", "kvm2", "kvm3")
 SETTINGS = {"ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0, "cpu_allocation_ratio": 16.0}
 SMALL = {"name": "m1.small", "vcpus": 1, "memory_mb": 2048, "root_gb": 20}

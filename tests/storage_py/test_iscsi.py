@@ -84,6 +84,7 @@ def qemu(storage, program, wish, *words):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("target", ["tgt", "lio"])
 def test_a_volume_from_export_to_nothing(storage, target):
     service = SERVICES[target]
