@@ -26,7 +26,7 @@ attributes:
 options:
   backup_ids:
     description:
-      - UUIDs of incremental backups to list or delete.
+      - UUIDs of incremental backups to list, verify or delete.
       - Read from the variable C(bootflow_backup_ids).
     type: list
     elements: str

@@ -22,7 +22,7 @@ extends_documentation_fragment:
 options:
   backup_ids:
     description:
-      - UUIDs of incremental backups to list or delete.
+      - UUIDs of incremental backups to list, verify or delete.
       - Read from the variable C(bootflow_backup_ids).
     type: list
     elements: str
@@ -63,7 +63,8 @@ backups:
   description:
     - The backups with C(id), C(instance) (its name), C(instance_uuid), C(project), C(kind) (full, incremental), C(parent_id), C(state) (running, complete,
       failed, deleting), C(reason) (why it is full), C(fault) (why it failed), C(host), C(path), C(size) (bytes of the file), C(virtual_size) (bytes of the
-      disk), C(checksum) (sha256 of the file), C(created_at) and C(finished_at).
+      disk), C(checksum) (sha256 of the file), C(created_at), C(finished_at), C(verified_at) (when it was read back last) and C(damage) (what was wrong then
+      with its file, or with one that it needs).
   type: list
   elements: dict
   returned: success

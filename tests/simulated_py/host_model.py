@@ -610,6 +610,13 @@ class HostModel:
 
         return self._batch("instance_backup", {i["uuid"]: i for i in arguments["instances"]}, take)
 
+    def instance_backup_check(self, arguments: Arguments) -> Result:
+        def read(wanted: Arguments) -> Result:
+            there = self.files.get(wanted["folder"], {}).get(wanted["file"])
+            return {"changed": False, "damage": "" if there == wanted["checksum"] else "its file is another one"}
+
+        return self._batch("instance_backup_check", {b["id"]: b for b in arguments["backups"]}, read)
+
     def instance_backup_removal(self, arguments: Arguments) -> Result:
         def remove(wanted: Arguments) -> Result:
             folder = wanted["folder"] or "%s/%s" % (arguments["directory"], wanted["uuid"])
@@ -772,6 +779,7 @@ MODULES: dict[str, t.Callable[[HostModel, Arguments], Result]] = {
         "image_file",
         "image_relay",
         "instance_backup",
+        "instance_backup_check",
         "instance_backup_image",
         "instance_backup_removal",
         "instance_build",

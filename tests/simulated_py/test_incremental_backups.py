@@ -130,6 +130,35 @@ def test_a_file_that_is_gone_is_told(incremental: Incremental) -> None:
 
 
 @pytest.mark.long
+def test_damage_is_found_by_reading_back(incremental: Incremental) -> None:
+    site = incremental.site
+    assert "No complete backup" in site.play("incremental_backup_verify", names=["web"])
+    incremental.make("web", "db")
+    incremental.make()
+    first, second = (b[0] for b in incremental.backups())
+    assert "3 of 3 read back" in site.play("incremental_backup_verify")
+    with incremental.host.state() as state:
+        for files in state["model"]["files"].values():
+            if second + ".qcow2" in files:
+                files[first + ".qcow2"] = "0" * 64
+    before = site.dump()
+    planned = site.play("incremental_backup_verify", "--check", "--diff", expect=2, names=["web"])
+    assert "%s of web is damaged" % first in planned and site.dump() == before
+    found = site.play("incremental_backup_verify", expect=2)
+    assert "BackupDamaged" in found and "2 of 3 read back" in found and "%s of web is damaged" % first in found
+    listed = " ".join(site.play("incremental_backup_list", names=["web"]).split())
+    assert "damaged: its file is another one" in listed and "it needs backup " + first in listed
+    for wish in ({"backup": first}, {"instance": "web"}):
+        refused = site.play("incremental_backup_restore", expect=2, backup_restores=[{"name": "x", **wish}])
+        assert "BackupDamaged" in refused and incremental.rows() == {}
+    assert "which is damaged" in incremental.make()
+    assert [b[1] for b in incremental.backups()] == ["full", "incremental", "full"]
+    incremental.host.is_silent("instance_backup_check", times=1)
+    site.play("incremental_backup_verify", expect=2, names=["web"])
+    assert "it needs backup" in " ".join(site.play("incremental_backup_list").split()), "silence takes nothing back"
+
+
+@pytest.mark.long
 def test_bad_requests_touch_nothing(incremental: Incremental) -> None:
     site, before = incremental.site, incremental.site.dump()
     assert "BackupNotFound" in site.play(

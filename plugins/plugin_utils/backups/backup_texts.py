@@ -13,7 +13,7 @@ from ..run.tables import amount, table
 
 def backup_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     """Return the table that incremental_backup_list prints."""
-    head = ("INSTANCE", "BACKUP", "KIND", "STATE", "CREATED", "SIZE", "HOST", "NOTE")
+    head = ("INSTANCE", "BACKUP", "KIND", "STATE", "CREATED", "SIZE", "VERIFIED", "HOST", "NOTE")
     rows = [
         (
             v["instance"],
@@ -22,8 +22,11 @@ def backup_table(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
             v["state"],
             v["created_at"],
             "-" if v["size"] is None else amount(v["size"]),
+            v["verified_at"] or "-",
             v["host"],
-            v["fault"] or v["reason"] or ("on %s" % v["parent_id"] if v["parent_id"] else ""),
+            "damaged: %s" % v["damage"]
+            if v["damage"]
+            else v["fault"] or v["reason"] or ("on %s" % v["parent_id"] if v["parent_id"] else ""),
         )
         for v in views
     ]

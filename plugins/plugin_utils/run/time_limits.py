@@ -106,6 +106,7 @@ _KINDS = {
     "storage_backend_info": "report_timeout",
     "image_file": "copy_timeout",
     "instance_backup": "copy_timeout",
+    "instance_backup_check": "copy_timeout",
     "instance_backup_image": "copy_timeout",
     "instance_disks": "copy_timeout",
     "instance_disks_fetch": "copy_timeout",

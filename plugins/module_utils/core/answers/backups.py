@@ -64,6 +64,17 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
         },
         {},
     ),
+    "instance_backup_check": (
+        {
+            "outcomes": outcomes(
+                "The outcome of each backup, by its id.",
+                "Always false: nothing is written.",
+                {"damage": Field(text(4096), "What is wrong with its file, in words; empty if nothing is.")},
+                {"seconds": Field(seconds, "Duration in seconds.")},
+            )
+        },
+        {},
+    ),
     "instance_backup_removal": (
         {
             "outcomes": outcomes(

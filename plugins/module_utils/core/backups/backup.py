@@ -40,6 +40,9 @@ LOST_CHECKPOINT = "libvirt does not have checkpoint %s any more"
 LOST_BITMAP = "the bitmap of the last backup is lost: QEMU was killed, its disk was full, or the disk was exchanged"
 LOST_FILE = "the last backup is not usable: %s"
 
+NEEDS_MISSING = "one that it needs is missing"
+NEEDS_DAMAGED = "it needs backup %s, which is damaged: %s"
+
 
 def checkpoint_name(backup_id: str) -> str:
     """Return libvirt's name of the checkpoint of a backup: no other backup has it, whatever became of the bitmaps."""
@@ -68,17 +71,30 @@ class Backup:
     created_at: float
     checkpoint: str = ""  # "": of a disk without a bitmap, or of a guest that was off
     reason: str = ""  # why it is full
+    damage: str = ""  # what is wrong with its file, as its host found when it read the backup back
 
 
 def chain_of(backup: Backup, by_id: t.Mapping[str, Backup]) -> list[Backup] | None:
-    """Return the backup and all that it needs, the full one first; None: one of them is not there, or not complete."""
+    """Return the backup and all that it needs, the full one first; None: one of them is not there, not complete, or damaged."""
     chain = [backup]
     while chain[0].parent_id is not None:
         parent = by_id.get(chain[0].parent_id)
         if parent is None or parent in chain:
             return None
         chain.insert(0, parent)
-    return chain if chain[0].kind == FULL and all(b.state == COMPLETE for b in chain) else None
+    return chain if chain[0].kind == FULL and all(b.state == COMPLETE and not b.damage for b in chain) else None
+
+
+def damage_of(backup: Backup, by_id: t.Mapping[str, Backup]) -> str:
+    """Return what is wrong with the files that a backup needs, in words; "": nothing is known to be."""
+    seen: set[str] = set()
+    one: Backup | None = backup
+    while one is not None and one.id not in seen:
+        if one.damage:
+            return one.damage if one.id == backup.id else NEEDS_DAMAGED % (one.id, one.damage)
+        seen.add(one.id)
+        one = by_id.get(one.parent_id or "")
+    return ""
 
 
 @dataclass(frozen=True)
@@ -114,9 +130,10 @@ def choose(backups: t.Sequence[Backup], host: str, asked_full: bool, chain_lengt
         return Choice(reason=NO_CHECKPOINT % complete[-1].reason)
     if parent.host != host:
         return Choice(reason=OTHER_HOST % parent.host)
-    chain = chain_of(parent, {b.id: b for b in backups})
+    by_id = {b.id: b for b in backups}
+    chain = chain_of(parent, by_id)
     if chain is None:
-        return Choice(reason=LOST_FILE % "one that it needs is missing")
+        return Choice(reason=LOST_FILE % (damage_of(parent, by_id) or NEEDS_MISSING))
     if len(chain) >= chain_length:
         return Choice(reason=LONG_CHAIN % (len(chain), chain_length))
     return Choice(tuple(chain))

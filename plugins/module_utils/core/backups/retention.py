@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import BackupInUse, BackupNotFound
-from .backup import COMPLETE, RUNNING, Backup
+from .backup import COMPLETE, RUNNING, Backup, damage_of
 
 
 def needed_by(wanted: t.Iterable[Backup], by_id: t.Mapping[str, Backup]) -> set[str]:
@@ -26,11 +26,20 @@ def needed_by(wanted: t.Iterable[Backup], by_id: t.Mapping[str, Backup]) -> set[
 def beyond(backups: t.Sequence[Backup], keep: int) -> list[Backup]:
     """Return the complete backups of an instance to delete, the newest first: an increment goes before what it needs.
 
-    :arg keep: the number of the newest ones that stay, with all that they need
+    :arg keep: the number of the newest ones that stay, with all that they need. Damaged ones, and those that need them, do not count: the newest that can
+     be restored stay, and damaged ones that are newer
     """
+    by_id = {b.id: b for b in backups}
     complete = sorted((b for b in backups if b.state == COMPLETE), key=lambda b: (b.created_at, b.id), reverse=True)
     running = [b for b in backups if b.state == RUNNING]  # an increment needs its parent from its begin on
-    needed = needed_by([*complete[:keep], *running], {b.id: b for b in backups})
+    good = 0
+    kept: list[Backup] = []
+    for backup in complete:
+        if good == keep:
+            break
+        kept.append(backup)
+        good += not damage_of(backup, by_id)
+    needed = needed_by([*kept, *running], by_id)
     return [b for b in complete if b.id not in needed]
 
 

@@ -41,4 +41,7 @@ class BackupDamaged(BootflowError):
     """A file of the backup, or of one that it needs, is missing or has other content."""
 
     msg_fmt = "Backup %(backup_id)s cannot be used: %(reason)s"
-    remedy = "Restore another backup; the next backup of the instance with bootflow_backup_full: true does not need this one."
+    remedy = (
+        "Restore another backup; the next backup of the instance with bootflow_backup_full: true does not need this one."
+        " bootflow.compute.incremental_backup_verify finds all that are damaged."
+    )

@@ -12,7 +12,7 @@ from .selection import SELECTION
 
 BACKUP_SELECTION = Table(
     (
-        Setting("backup_ids", UUIDS, help="UUIDs of incremental backups to list or delete."),
+        Setting("backup_ids", UUIDS, help="UUIDs of incremental backups to list, verify or delete."),
         SELECTION.named("names").but(
             help="Names of instances, also deleted ones, whose incremental backups are meant."
         ),

@@ -99,7 +99,9 @@ def _find(tx: Transaction, entry: Restore, project: str | None) -> tuple[BackupR
         )
     row = max(rows, key=lambda r: (r.created_at, r.id))
     by_id = {r.id: r for r in backups.select(tx, instance_uuids=[row.instance_uuid])}
-    chain = chain_of(backups.to_backup(row), {i: backups.to_backup(r) for i, r in by_id.items()})
+    known = {i: backups.to_backup(r) for i, r in by_id.items()}
+    chain = chain_of(known[row.id], known)
     if chain is None:
-        raise errors.BackupDamaged(backup_id=row.id, reason="one that it needs is missing")
+        reason = backup.damage_of(known[row.id], known) or backup.NEEDS_MISSING
+        raise errors.BackupDamaged(backup_id=row.id, reason=reason)
     return row, [by_id[b.id] for b in chain]

@@ -52,18 +52,26 @@ def folder_of(directory: str, uuid: str) -> str:
 def damage(chain: t.Sequence[StoredBackup], hashed: bool = False) -> str:
     """Return why a chain cannot be used, in words; "": it can. :arg hashed: read all bytes, and compare their sha256"""
     for stored in chain:
-        try:
-            size = os.stat(stored.path, follow_symlinks=False).st_size
-        except OSError as error:
-            return "%s: %s" % (stored.path, error.strerror)
-        if size != stored.size:
-            return "%s has %d bytes, and had %d" % (stored.path, size, stored.size)
-        if hashed and sha256_of(stored.path) != stored.checksum:
-            return "%s has another content than it had" % stored.path
+        wrong = damage_of_file(stored, hashed)
+        if wrong:
+            return wrong
     if chain:
         files = [os.path.basename(path) for path in files_of_chain(chain[-1].path)]
         if files != [os.path.basename(stored.file) for stored in reversed(chain)]:
             return "%s is on %s" % (chain[-1].path, ", ".join(files[1:]) or "nothing")
+    return ""
+
+
+def damage_of_file(stored: StoredBackup, hashed: bool = True) -> str:
+    """Return why the file of a backup is not what it was, in words; "": it is. :arg hashed: read all bytes, and compare their sha256"""
+    try:
+        size = os.stat(stored.path, follow_symlinks=False).st_size
+        if size != stored.size:
+            return "%s has %d bytes, and had %d" % (stored.path, size, stored.size)
+        if hashed and sha256_of(stored.path) != stored.checksum:
+            return "%s has another content than it had" % stored.path
+    except OSError as error:  # it is gone, or the disk has bad sectors
+        return "%s: %s" % (stored.path, error.strerror)
     return ""
 
 
@@ -86,6 +94,11 @@ def virtual_size(path: str) -> int:
     return int(_info(path)["virtual-size"])
 
 
+def base_of(path: str) -> str:
+    """Return the file that a qcow2 file is on, as its header names it; "": it needs none."""
+    return str(_info(path).get("backing-filename") or "")
+
+
 def check_file(path: str, backup_id: str, virtual_size: int, chain: t.Sequence[StoredBackup]) -> None:
     """Check a file that QEMU has written: its tables, its size, and what it is on. :raises BackupDamaged: it is not what was requested"""
     qemu_img = program("qemu-img", QEMU_IMG_PACKAGE)
@@ -102,6 +115,11 @@ def check_file(path: str, backup_id: str, virtual_size: int, chain: t.Sequence[S
     wrong = damage(chain)
     if wrong:
         raise BackupDamaged(backup_id=backup_id, reason=wrong)
+
+
+def entry_of(folder: str, backup_id: str) -> dict[str, t.Any] | None:
+    """Return what the manifest says of a backup; None: it does not name it."""
+    return next((one for one in _entries(folder) if one.get("id") == backup_id), None)
 
 
 def exists(folder: str, file: str) -> bool:

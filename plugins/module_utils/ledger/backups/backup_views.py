@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core.backups.backup import Backup, damage_of
 from ...core.times import utc
 from ..db.transaction import Transaction
-from .backups import BackupRow, select
+from .backups import BackupRow, select, to_backup
 
 
-def view(row: BackupRow) -> dict[str, t.Any]:
-    """Return a backup as playbooks return it."""
+def view(row: BackupRow, by_id: t.Mapping[str, Backup]) -> dict[str, t.Any]:
+    """Return a backup as playbooks return it. :arg by_id: all backups of its instance"""
     return {
         "id": row.id,
         "instance": row.instance_name,
@@ -32,6 +33,8 @@ def view(row: BackupRow) -> dict[str, t.Any]:
         "checksum": row.checksum,
         "created_at": str(utc(row.created_at)),
         "finished_at": None if row.finished_at is None else str(utc(row.finished_at)),
+        "verified_at": None if row.verified_at is None else str(utc(row.verified_at)),
+        "damage": damage_of(by_id[row.id], by_id),
     }
 
 
@@ -43,4 +46,11 @@ def views(
     project: str | None = None,
 ) -> list[dict[str, t.Any]]:
     """Return the backups that meet every given condition, by instance and creation. :arg names, uuids: of instances"""
-    return [view(row) for row in select(tx, ids, uuids, names, project)]
+    rows = select(tx, ids, uuids, names, project)
+    if not rows:
+        return []
+    of_instances = select(
+        tx, instance_uuids={row.instance_uuid for row in rows}
+    )  # what a backup needs may not be selected
+    by_id = {row.id: to_backup(row) for row in of_instances}
+    return [view(row, by_id) for row in rows]

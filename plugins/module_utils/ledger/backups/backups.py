@@ -46,6 +46,8 @@ class BackupRow:
     run_id: str | None
     created_at: float
     finished_at: float | None
+    verified_at: float | None
+    damage: str
     deleted_at: float | None
     deleted: str
 
@@ -84,7 +86,8 @@ def select(
 
 def to_backup(row: BackupRow) -> Backup:
     """Return a row in the form of core's rules."""
-    return Backup(row.id, row.parent_id, row.kind, row.state, row.host, row.created_at, row.checkpoint, row.reason)
+    fields = (row.id, row.parent_id, row.kind, row.state, row.host, row.created_at)
+    return Backup(*fields, row.checkpoint, row.reason, row.damage)
 
 
 def create(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
@@ -106,6 +109,8 @@ def create(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
         "run_id": tx.run.id,
         "created_at": tx.now,
         "finished_at": None,
+        "verified_at": None,
+        "damage": "",
         "deleted_at": None,
         "deleted": LIVE,
     }
@@ -121,6 +126,12 @@ def complete(tx: Transaction, backup_id: str, **values: t.Any) -> None:
 def fail(tx: Transaction, backup_id: str, fault: str) -> None:
     """Write that the bytes of a backup did not arrive. The next backup of the instance removes what its host has of it."""
     _write(tx, [backup_id], state=backup.FAILED, fault=fault, finished_at=tx.now)
+
+
+def verified(tx: Transaction, damage: t.Mapping[str, str]) -> None:
+    """Write that hosts have read backups back. :arg damage: id -> what is wrong with its file; "": nothing is"""
+    for words in sorted(set(damage.values())):
+        _write(tx, [i for i in damage if damage[i] == words], verified_at=tx.now, damage=words)
 
 
 def begin_deletion(tx: Transaction, ids: t.Sequence[str]) -> None:

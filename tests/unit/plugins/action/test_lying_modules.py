@@ -125,6 +125,7 @@ ANSWERS: dict[str, dict[str, t.Any]] = {
     "instance_backup_image": {
         "outcomes": {UUID: {**GOOD, "disk_format": "qcow2", "size": 5, "checksum": "a" * 64, "path": "/x"}, "b": BAD}
     },
+    "instance_backup_check": {"outcomes": {UUID: {**GOOD, "damage": ""}, "b": BAD}},
     "instance_backup_removal": {"outcomes": {UUID: GOOD, "b": BAD}},
     "instance_cleanup": {"outcomes": {UUID: GOOD, "b": BAD}},
     "instance_snapshot": {

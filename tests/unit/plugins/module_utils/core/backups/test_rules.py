@@ -19,10 +19,12 @@ def made(
     state: str = backup.COMPLETE,
     host: str = "h1",
     checkpoint: bool = True,
+    damage: str = "",
 ) -> Backup:
     """A backup whose age follows from its name, as b1, b2."""
     kind = backup.FULL if parent is None else backup.INCREMENTAL
-    return Backup(name, parent, kind, state, host, float(name[1:]), "bootflow-" + name if checkpoint else "", "why")
+    mark = "bootflow-" + name if checkpoint else ""
+    return Backup(name, parent, kind, state, host, float(name[1:]), mark, "why", damage)
 
 
 def ids(backups: list[Backup]) -> list[str]:
@@ -102,3 +104,22 @@ def test_only_whole_ends_of_chains_are_deleted_by_name() -> None:
         retention.named(backups, ["b2"])
     with pytest.raises(BackupNotFound):
         retention.named(backups, ["b9"])
+
+
+@pytest.mark.parametrize("damaged", ["b1", "b2", "b3"])
+def test_nothing_follows_on_a_chain_with_a_damaged_backup(damaged: str) -> None:
+    parents = {"b1": None, "b2": "b1", "b3": "b2"}
+    by_id = {n: made(n, p, damage="bad sectors" if n == damaged else "") for n, p in parents.items()}
+    choice = choose(list(by_id.values()), "h1", False, 30)
+    assert choice.parent is None and "not usable" in choice.reason and "bad sectors" in choice.reason
+    whole = [n for n in by_id if backup.chain_of(by_id[n], by_id) is not None]
+    assert whole == [n for n in by_id if n < damaged], "what was made before it is restored"
+    assert [n for n in by_id if not backup.damage_of(by_id[n], by_id)] == whole
+
+
+def test_backups_that_cannot_be_restored_are_not_kept_in_the_place_of_good_ones() -> None:
+    backups = [made("b1"), made("b2", damage="gone"), made("b3", "b2"), made("b4"), made("b5", damage="gone")]
+    assert ids(retention.beyond(backups, 1)) == ["b3", "b2", "b1"], "b5 may be put back as it was"
+    assert ids(retention.beyond(backups, 2)) == []
+    assert ids(retention.beyond(backups[:3], 1)) == [], "the only good one stays"
+    assert ids(retention.beyond(backups, 0)) == ["b5", "b4", "b3", "b2", "b1"]

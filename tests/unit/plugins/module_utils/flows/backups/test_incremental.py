@@ -14,7 +14,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.backups.restores import read_restores
 from ansible_collections.bootflow.compute.plugins.module_utils.core.images.stores.registry import read_stores
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.backups import deletion, incremental, restore
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.backups import (
+    deletion,
+    incremental,
+    restore,
+    verification,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.images import host_images
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
@@ -230,3 +235,47 @@ def test_deleted_backups_are_purged_and_others_stay(world: World, web: str) -> N
     with world.ledger.write() as tx:
         (view,) = backup_views.views(tx, names=["web"])
     assert view["id"] == first and view["path"] == "/b/u/%s.qcow2" % first
+
+
+def test_a_damaged_backup_is_not_restored_and_has_the_next_one_be_full(world: World, web: str) -> None:
+    first, second, third = back_up(world), back_up(world), back_up(world)
+
+    def verify(damage: dict[str, str]) -> list[str]:
+        with world.ledger.write() as tx:
+            return verification.finish(tx.for_run(world.context("v")), damage)
+
+    with world.ledger.read() as tx:
+        wanted = verification.select(tx, ids=[second])
+        assert [w.row.id for w in wanted] == [first, second], "what it needs is read before it"
+        assert [w.needs for w in wanted] == [(), (first + ".qcow2",)]
+        assert [w.row.id for w in verification.select(tx)] == [first, second, third]
+        with pytest.raises(errors.BackupNotFound):
+            verification.select(tx, ids=["99999999-0000-4000-8000-000000000001"])
+    assert verify({first: "", second: "another content", "gone": "gone"}) == [second]
+    row = rows(world)[second]
+    assert (row.state, row.damage, row.verified_at) == ("complete", "another content", world.time)
+    with world.ledger.write() as tx:
+        views = {v["id"]: v for v in backup_views.views(tx, ids=[first, third])}
+    assert views[first]["damage"] == "" and views[first]["verified_at"] is not None
+    assert views[third]["verified_at"] is None and second in views[third]["damage"]
+    for backup_id in (second, third):
+        entries = read_restores([{"name": "back", "backup": backup_id}], STORES)
+        with pytest.raises(errors.InvalidRequest, match="another content"), world.ledger.write() as tx:
+            restore.begin(tx.for_run(world.context("r")), entries, None, ())
+    world.time += 1
+    plans = begin(world)
+    assert plans[web].choice.parent is None and "another content" in plans[web].choice.reason
+    finish(world, plans, run="o", error=errors.DiskFull(host="h1", path="/b", reason="full"), left=False)
+    assert verify({second: ""}) == [], "it was put back as it was"
+    world.time += 1
+    planned = begin(world)[web]
+    assert planned.choice.parent is not None and planned.choice.parent.id == third
+
+
+def test_what_is_deleted_while_it_is_read_is_not_called_damaged(world: World, web: str) -> None:
+    first = back_up(world)
+    with world.ledger.write() as tx:
+        deletion.begin(tx.for_run(world.context("d")), names=["web"], keep=0)
+    with world.ledger.write() as tx:
+        assert verification.finish(tx.for_run(world.context("v")), {first: "No such file or directory"}) == []
+    assert rows(world)[first].damage == ""
