@@ -173,7 +173,17 @@ class SwapUnderWay(Conflict):
 
     msg_fmt = "Volume %(old)s of instance %(instance_uuid)s is being swapped for volume %(new)s."
     retryable = True
-    remedy = "Run bootflow.compute.swap_volume while host %(host)s answers: it completes the swap, or undoes it."
+    remedy = (
+        "Run bootflow.compute.swap_volume while host %(host)s answers: it completes the swap, or undoes it. If the host is lost, force it down and"
+        " evacuate the instance: that keeps the former volume."
+    )
+
+
+class SwapCutShort(Conflict):
+    """The host was lost in the exchange of a volume, and the instance went to another one with the former volume."""
+
+    msg_fmt = "The swap of volume %(old)s of instance %(instance_uuid)s for volume %(new)s was cut short: host %(host)s was lost, and the instance has %(old)s."
+    remedy = "If the guest had switched before, its last writes are on volume %(new)s, which is kept: compare the two before that one is used or deleted."
 
 
 class SnapshotIsBusy(Conflict):

@@ -30,20 +30,25 @@ def refusals(
     places: t.Mapping[str, str | None],
     down: t.Collection[str] = (),
     inventory: t.Collection[str] | None = None,
+    keeps_old: bool = False,
 ) -> dict[str, errors.BootflowError]:
     """Return uuid -> why the volumes of this instance cannot be adopted. Writes nothing.
 
     :arg places: uuid -> host of the instance
     :arg down: hosts that are forced down, and that storage hosts can cut off
     :arg inventory: hosts that plays reach, the storage hosts among them; None: any host
+    :arg keeps_old: the caller calls swaps.keep_old() for the instances that it moves
     """
     of_instances = attachments.of_instances(tx, places)
     rows = [r for group in of_instances.values() for r in group]
     volumes_by_id = attachments.volumes_of(tx, rows)
     of_volumes = attachments.of_volumes(tx, volumes_by_id)
-    refused = swaps.refuse_open(tx, list(places))
+    ends = {p.new.id for p in swaps.on_lost_hosts(tx, list(places), down)} if keeps_old else set()
+    refused = {
+        p.old.instance_uuid: swaps.under_way(p) for p in swaps.open_pairs(tx, list(places)) if p.new.id not in ends
+    }
     for row in rows:
-        if row.instance_uuid in refused:
+        if row.instance_uuid in refused or row.id in ends:
             continue
         volume = volumes_by_id.get(row.volume_id)
         try:

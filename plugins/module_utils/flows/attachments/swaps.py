@@ -6,7 +6,8 @@
 device name.
 
 No column says that two attachments are a pair: nothing else puts a volume on the way to a device that the instance has. Only the guest's host
-knows whether its guest has switched to the new volume. So where the host may have begun, only an answer of the host ends a pair.
+knows whether its guest has switched to the new volume. So where the host may have begun, only an answer of the host ends a pair; but for one that is
+forced down, whose instance is evacuated: keep_old().
 source: Nova's ComputeManager.swap_volume
 """
 
@@ -19,7 +20,7 @@ from ...core.volumes import attachment, states
 from ...core.volumes.attachment import NONE, ON_THE_WAY
 from ...ledger.compute import instances, runs
 from ...ledger.db.transaction import Transaction
-from ...ledger.storage import attachments, volumes
+from ...ledger.storage import attachments, volume_history, volumes
 from ...ledger.storage.attachments import Attachment
 from . import life
 
@@ -146,6 +147,15 @@ def adopt_of_dead_runs(tx: Transaction) -> list[Pair]:
     return stale
 
 
+def on_lost_hosts(tx: Transaction, instance_uuids: t.Collection[str], down: t.Collection[str]) -> list[Pair]:
+    """Return the pairs of these instances whose runs are dead and whose hosts are forced down: no host can answer, and none may be asked."""
+    if not down:
+        return []
+    pairs = [p for p in open_pairs(tx, instance_uuids) if p.old.attached_host in down]
+    dead = runs.dead_among(tx, {p.new.run_id for p in pairs if p.new.run_id})
+    return [p for p in pairs if p.new.run_id is None or p.new.run_id in dead]
+
+
 # --- ended ------------------------------------------------------------------------------------------------------------
 
 
@@ -187,3 +197,31 @@ def undo(tx: Transaction, rows: t.Sequence[Attachment]) -> None:
 def _own_pairs(tx: Transaction, new_ids: t.Collection[str]) -> list[Pair]:
     """Return the pairs of this run with these new attachments, locked."""
     return [p for p in open_pairs(tx, run_id=tx.run.id, lock=True) if p.new.id in set(new_ids)]
+
+
+def keep_old(tx: Transaction, instance_uuids: t.Collection[str], down: t.Collection[str]) -> None:
+    """End the pairs on_lost_hosts() of these instances, which go to other hosts: they keep the old volumes, and the new ones stay with what is on them.
+
+    The old volume has all that the guest wrote before it switched, and the new one may have a part of it only: until then QEMU writes to both. If the guest
+    had switched, its last writes are on the new volume. The journal of both says so.
+    """
+    pairs = on_lost_hosts(tx, instance_uuids, down)
+    attachments.take_ownership(tx, [a.id for p in pairs for a in p])
+    volume_history.add_faults(
+        tx,
+        [
+            volume_history.Fault(a.volume_id, _cut_short(p), a.attached_host)
+            for p in pairs
+            if p.may_have_begun
+            for a in p
+        ],
+    )
+    undone(tx, [p.new.id for p in pairs])
+    attachments.take_ownership(tx, [p.old.id for p in pairs])
+
+
+def _cut_short(pair: Pair) -> errors.SwapCutShort:
+    old, new = pair.old, pair.new
+    return errors.SwapCutShort(
+        old=old.volume_id, new=new.volume_id, instance_uuid=old.instance_uuid, host=old.attached_host or "(none)"
+    )

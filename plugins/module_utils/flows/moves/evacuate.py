@@ -25,7 +25,7 @@ from ...ledger.compute.claims import Candidate
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ...ledger.storage import attachments
-from ..attachments import moving
+from ..attachments import moving, swaps
 from ..instances import elsewhere, operation
 from ..instances.operation import Selection
 from ..instances.rebuild import check_guest_data, check_same_guest_data
@@ -100,6 +100,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     begun.of_failed = {u: movers[u].row for u in begun.failed} | {r.uuid: r for r in rows if r.uuid in refused}
     moving.release_moved(tx, begun.failed)
+    swaps.keep_old(tx, sorted(set(movers) - set(begun.failed)), nodes.forced_down(tx))
     for attachment in [a for a in adopted if a.instance_uuid not in begun.failed]:
         begun.volumes.setdefault(attachment.instance_uuid, []).extend(
             [attachment.id] if attachment.connection != NONE else []
@@ -126,7 +127,8 @@ def _sort_out(
     unchanged = _evacuated_before(tx, rows, down)
     rows = [r for r in rows if r not in unchanged]
     dead = operation.dead_runs(tx, rows)
-    volumes = moving.refusals(tx, {r.uuid: r.host for r in rows}, down, wanted.inventory) if rows else {}
+    places = {r.uuid: r.host for r in rows}
+    volumes = moving.refusals(tx, places, down, wanted.inventory, keeps_old=True) if rows else {}
     found_elsewhere = elsewhere.refusals(tx, rows)
     former_hosts = _former_hosts_of_resized(tx, [r for r in rows if r.host in down])
     refused: dict[str, errors.BootflowError] = {}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import moving
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach, cleanup, operation
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import attach, cleanup, operation, swap
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import (
@@ -406,6 +406,73 @@ def test_a_volume_whose_attaching_failed_with_the_host_keeps_no_instance_there(w
     assert {h for h, _v in world.connections} == {other} and more not in {v for _h, v in world.connections}
     world.comes_back()
     assert world.guests == {uuid: other} and world.state(uuid) == ("active", None, other) and not world.cleanups()
+
+
+def half_swap(world: Movers, begun: bool) -> str:
+    """A run that dies while its host exchanges "data" for "faster". Returns the id of the latter. :arg begun: the host is connected to it"""
+    world.make("faster", size=3)
+    wish = {"instance": "web", "old_volume": "data", "new_volume": "faster"}
+    with world.ledger.write() as tx:
+        swap.begin_swap(tx.for_run(world.context("v")), [wish], "default", world.end, world.cross_az_attach)
+    world.export(run="v")
+    if begun:
+        with world.ledger.read() as tx:
+            pairs, _stale = swap.to_swap(tx.for_run(world.context("v")), next(iter(world.guests.values())))
+        world.connect_rows(pairs[0].old.attached_host, [p.new for p in pairs], "v")
+    return str(world.volume("faster").id)
+
+
+def dies(world: Movers, run: str) -> None:
+    with world.ledger.write() as tx:
+        tx.execute(tables.runs.update().where(tables.runs.c.id == world.context(run).run.id).values(lease_until=0))
+
+
+def has_old(world: Movers, uuid: str, host: str) -> None:
+    """The instance runs on the host with the volumes that it had, and the new one is free."""
+    assert world.guests == {uuid: host}
+    rows = world.live_attachments()
+    assert {(r.attached_host, r.attach_status, r.export, r.connection, r.run_id) for r in rows} == {
+        (host, "attached", "done", "done", None)
+    }
+    assert world.connections == {(host, r.volume_id) for r in rows}
+    assert (world.status("data"), world.status("faster")) == ("in-use", "available")
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_evacuation_ends_the_exchange_of_a_volume_on_the_lost_host(world: Movers, begun: bool) -> None:
+    """The former volume stays the guest's. The new one may be ahead of it or have a part: nobody knows, and it is kept."""
+    uuid = world.prepare()
+    old, disks = world.guests[uuid], world.disks(uuid)
+    (other,) = set(HOSTS) - {old}
+    new = half_swap(world, begun)
+    with pytest.raises(errors.SwapUnderWay):  # its run lives
+        world.evacuate(uuid)
+    dies(world, "v")
+    world.asked.clear()
+    world.evacuate(uuid)
+    has_old(world, uuid, other)
+    assert ("absent", new) in world.asked
+    assert world.disks(uuid) == disks and {r.volume_id for r in attachments_of(world)} >= {world.volume("data").id}
+    assert new not in {v for _h, v in world.connections}
+    faults = [
+        f.error_code for f in world.rows(volume_tables.volume_faults) if f.volume_id in (new, world.volume("data").id)
+    ]
+    assert faults == (["SwapCutShort"] * 2 if begun else [])
+    world.comes_back()
+    has_old(world, uuid, other)
+    assert not world.cleanups()
+
+
+def test_an_exchange_whose_instance_finds_no_host_stays_as_it_is(world: Movers) -> None:
+    """Its host may come back, and tells then which volume the guest has."""
+    uuid = world.prepare()
+    half_swap(world, True)
+    dies(world, "v")
+    (other,) = set(HOSTS) - {world.guests[uuid]}
+    world.ask(service_state.set_state, [other], service_state.FORCED_DOWN)
+    world.evacuate(uuid)
+    assert (world.status("data"), world.status("faster")) == ("detaching", "attaching")
+    assert world.ends("faster") == ("attaching", "done", "done")
 
 
 def test_where_the_storage_host_cannot_be_asked_all_stays(world: Movers) -> None:
