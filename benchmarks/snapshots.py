@@ -7,7 +7,8 @@
 "cold" and "live" are the playbook `snapshot` of one instance that is off, and that runs; its disk is a full qcow2 file on a base. "convert" is `qemu-img
 convert` of the same disk on the same host, which is all that has to be done. The playbook with an image that is there already is "nothing": what Ansible
 and the ledger cost. The bound is 1.3 times the conversion and a second, beside that. "ten" is one playbook for ten instances on three hosts, beside one
-playbook for each of them. At last two instances boot from the image on one host, which keeps one copy of it.
+playbook for each of them. Two instances boot from the image on one host, which keeps one copy of it. "incremental" is a backup of a guest that has
+written to 5 % of its disk, in pieces all over it, beside a full one: bytes, and seconds without those of the playbook in check mode.
 """
 
 from __future__ import annotations
@@ -29,12 +30,19 @@ from boot import CACHE
 import lab as lab_module
 
 FACTOR, FIXED = 1.3, 1.0  # times the conversion, and seconds
+CHANGED, OF_FULL = 20, 0.1  # every twentieth MiB; the bound of an increment's bytes, as a part of a full backup's
 INSTANCES = "/var/lib/bootflow/instances"
 
 # Fills a disk behind its boot sector, which the guest needs, and converts it.
 FILL = "set -e; head -c 16M /dev/urandom >{own}/pattern; qemu-io -f qcow2 -c 'write -q -s {own}/pattern 1M {size}M' {disk}; rm {own}/pattern"
 CONVERT = (
     "set -e; qemu-img convert -f qcow2 -O qcow2 {disk} {own}/converted; stat -c %s {own}/converted; rm {own}/converted"
+)
+
+# Writes one MiB of each {step} by the QEMU of a guest that runs.
+CHANGE = (
+    "set -e; for number in $(seq 1 {step} {megabytes}); do virsh -q -c qemu:///system qemu-monitor-command {uuid} --hmp"
+    ' "qemu-io -d /machine/peripheral/virtio-disk0/virtio-backend \\"write -q -P {pattern} ${{number}}M 1M\\""; done'
 )
 
 
@@ -49,10 +57,10 @@ class Bench(boot.Bench):
         stores = [{"name": "shared", "path": str(self.store), "kind": "shared"}]
         return super().play(name, variables, "-e", json.dumps({"bootflow_image_stores": stores}), *options)
 
-    def operate(self, name: str, **more: t.Any) -> float:
+    def operate(self, name: str, *options: str, **more: t.Any) -> float:
         """Run a playbook of ours, with instances by their names."""
         variables = json.dumps({"bootflow_" + word: value for word, value in more.items()})
-        return self.play(name, self.folder / "ours.json", "-e", variables)[0]
+        return self.play(name, self.folder / "ours.json", "-e", variables, *options)[0]
 
     def disks(self) -> dict[str, tuple[lab_module.Host, str]]:
         """instance name -> its host and its root disk."""
@@ -161,6 +169,49 @@ def of_boots(bench: Bench, megabytes: int) -> dict[str, t.Any]:
     return {**row, "ratio": kept / size, "bound": 1.1, "within": kept <= 1.1 * size + 4}
 
 
+def of_backups(bench: Bench, megabytes: int, rounds: int) -> dict[str, t.Any]:
+    """A full backup, then an increment of 5 %, of a guest that runs."""
+    bench.clean()
+    bench.ours(1)
+    (name,) = names = bench.named(1)
+    bench.operate("stop", names=names, shutdown_timeout=0)
+    bench.fill(megabytes)
+    bench.operate("start", names=names)
+    host, disk = bench.disks()[name]
+    found: dict[str, list[float]] = {"full": [], "incremental": [], "full nothing": [], "incremental nothing": []}
+    for number in range(1, rounds + 1):
+        print("backups, round %d" % number, flush=True)
+        for kind in ("full", "incremental"):
+            if kind == "incremental":
+                values = {"step": CHANGED, "megabytes": megabytes - 1, "uuid": disk.split("/")[-2], "pattern": number}
+                host.run("sh", "-c", CHANGE.format(**values), timeout=600)
+            more = {"names": names, "backup_full": kind == "full"}
+            found[kind + " nothing"].append(bench.operate("incremental_backup", "--check", **more))
+            found[kind].append(bench.operate("incremental_backup", **more))
+    with contextlib.closing(sqlite3.connect(bench.folder / "ledger.db", timeout=60)) as ledger:
+        query = "SELECT kind, size FROM instance_backups WHERE deleted = '' AND state = 'complete'"
+        sizes: dict[str, list[int]] = {}
+        for kind, size in ledger.execute(query):
+            sizes.setdefault(kind, []).append(size)
+    bench.end_ours()
+    bench.operate("incremental_backup_delete", names=names, backup_keep=0)
+    seconds = {
+        kind: max(statistics.median(a - b for a, b in zip(found[kind], found[kind + " nothing"])), 0.001)
+        for kind in ("full", "incremental")
+    }
+    assert [len(sizes[kind]) for kind in ("full", "incremental")] == [rounds, rounds], sizes
+    ours, limit = (statistics.median(sizes[kind]) / 1024**2 for kind in ("incremental", "full"))
+    row = {
+        "name": "incremental",
+        "megabytes": megabytes,
+        "ours": ours,
+        "limit": limit,
+        "unit": "MiB",
+        "seconds": seconds,
+    }
+    return {**row, "ratio": ours / limit, "bound": OF_FULL, "within": ours <= OF_FULL * limit}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE", help="write the rows there")
@@ -178,6 +229,7 @@ def main() -> int:
             bench.warm_up()
             bench.clean()
             rows = of_one(bench, arguments.megabytes, arguments.rounds)
+            rows.append(of_backups(bench, arguments.megabytes, arguments.rounds))
             rows.append(of_boots(bench, arguments.megabytes))
             rows.append(of_ten(bench, arguments.megabytes // 4, arguments.count))
             bench.clean()
@@ -198,6 +250,11 @@ def show(rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
             print(head % (row["name"], row["megabytes"], row["ours"], row["ours_total"]))
             print("    qemu-img convert %.2f s: %.2fx" % (row["limit"], row["ratio"]))
             print("    bound: %gx and %g s, %.2f s: %s" % (FACTOR, FIXED, row["bound_seconds"], verdict))
+        elif row["name"] == "incremental":
+            head = "an increment of 5 %% of %d MiB: %.1f MiB in %.2f s; a full backup %.1f MiB in %.2f s"
+            of = row["seconds"]
+            print(head % (row["megabytes"], row["ours"], of["incremental"], row["limit"], of["full"]))
+            print("    %.3f of it, bound %g: %s" % (row["ratio"], OF_FULL, verdict))
         elif row["name"] == "boots":
             print("two boots from a snapshot: %.1f s, %.1f s" % (row["limit"], row["ours"]))
             head = "    the host keeps %d MiB of an image of %d MiB: %.2fx, bound 1.1x: %s"
