@@ -84,6 +84,11 @@ options:
       - Of C(revert), name or id of a snapshot or backup of the instance, where C(%(name)s) is the name of the instance. Its root disk goes back to it.
       - Read from the variable C(bootflow_revert_image).
     type: str
+  revert_backup:
+    description:
+      - Of C(revert), id of an incremental backup of the instance, or V(newest). Its root disk goes back to it. Mutually exclusive with O(revert_image).
+      - Read from the variable C(bootflow_revert_backup).
+    type: str
   admin_password:
     description:
       - Of C(set_admin_password), the new password.
@@ -296,11 +301,12 @@ instances:
     image:
       description: The image of a snapshot, backup, shelve or revert, with C(id) and C(name).
       type: dict
-      returned: for a snapshot, backup or revert, and for a shelve unless the root is a volume
+      returned: for a snapshot, backup or revert to an image, and for a shelve unless the root is a volume
     backup:
       description: The incremental backup, with C(id), C(state), C(kind) (full, incremental), C(parent_id), C(reason) (why it is full) and C(size).
+        Of a revert with C(id) only.
       type: dict
-      returned: for an incremental backup
+      returned: for an incremental backup, and for a revert to one
     deleted_images:
       description: The backups beyond the rotation that were, or in check mode would be, deleted, with C(id) and C(name), the oldest first.
       type: list

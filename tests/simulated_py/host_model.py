@@ -627,6 +627,8 @@ class HostModel:
     def instance_backup_image(self, arguments: Arguments) -> Result:
         """Images of backups, as of instances."""
         folder = arguments.get("path") or "%s/_snapshots" % arguments["instances_path"]
+        for image_id in arguments.get("failed_images") or ():
+            self.files.get(folder, {}).pop(image_id, None)
 
         def take(wanted: Arguments) -> Result:
             for one in wanted["chain"]:

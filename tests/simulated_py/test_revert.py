@@ -104,3 +104,25 @@ def test_a_killed_run_is_settled_by_a_report_and_done_again(reverts: Reverts) ->
     assert reverts.states()["web"][1] is None
     reverts.revert()
     assert reverts.root("web") == reverts.images["web-snap"]
+
+
+@pytest.mark.long
+def test_an_instance_goes_back_to_an_incremental_backup(site: Site, tmp_path: Path) -> None:
+    """Without a store: its host makes the image, which is gone afterwards, also where that fails."""
+    reverts = Reverts(site, tmp_path)
+    site.variables["bootflow_backup_directory"] = "/b"
+    site.play("incremental_backup", names=["web"])
+    site.play("incremental_backup", names=["web"])
+    newest = site.query("SELECT id FROM instance_backups ORDER BY created_at DESC, id")[0][0]
+    given = {"revert_image": None, "revert_backup": "newest"}
+    before, dump = reverts.definition("web"), site.dump()
+    assert "both set" in reverts.revert(expect=2, revert_backup="newest") and site.dump() == dump
+    assert "root disk of backup " + newest in reverts.revert(options=("--check", "--diff"), **given)
+    assert reverts.root("web") is None and site.dump() == dump
+    host = site.hosts[reverts.places["web"]]
+    host.items_fail("instance_backup_image", errors.BackupDamaged(backup_id=newest, reason="bytes"), times=1)
+    assert "BackupDamaged" in reverts.revert(expect=2, **given)
+    assert reverts.root("web") is None and reverts.states()["web"] == ("active", None)
+    reverts.revert(**given)
+    assert reverts.root("web") is not None and reverts.definition("web") == before
+    assert reverts.states()["web"] == ("active", None)

@@ -2,13 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reverts: the root disks of guests go back to images that were made of them. Nova has no such operation.
+"""Reverts: the root disks of guests go back to images that were made of them, or to incremental backups. Nova has no such operation.
 
 A disk of the image is made while the guest runs. The guest is off for the exchange only, and keeps its domain.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import typing as t
 
@@ -17,8 +18,10 @@ from ...module_utils.core.disks.local import DISK
 from ...module_utils.core.images import reverts
 from ...module_utils.core.instances import states
 from ...module_utils.core.instances.operation_outcomes import Answer, Answers
+from ...module_utils.core.model import Image
 from ...module_utils.core.request.catalogue_images import image_data
 from ...module_utils.core.settings.request import CATALOGUE
+from ...module_utils.flows.backups import in_place as backup_flow
 from ...module_utils.flows.boot.builds import Build
 from ...module_utils.flows.instances import reverts as flow
 from ...module_utils.flows.instances.operation import Begun, Operation, Selection
@@ -37,6 +40,9 @@ from .rebuild import check_files
 from .work import Items, Work, uuids_of
 
 MODULE = "instance_disks_revert"
+BACKUP_MODULE = "instance_backup_image"
+#: Of a backup: what its host needs to know.
+_STORED = ("id", "folder", "file", "size", "virtual_size", "checksum")
 
 
 class Revert(Work):
@@ -44,33 +50,51 @@ class Revert(Work):
 
     image_variable = reverts.VARIABLE
     _images: flow.Images
+    _backups: t.Mapping[str, backup_flow.GoingBack] = {}
 
     def prepare(self) -> None:
-        """:raises InvalidInput: no image is named. :raises InvalidRequest: bootflow_image_stores is wrong"""
-        self._word = reverts.read_word(self.action.options["revert_image"])
+        """:raises InvalidInput: neither an image nor a backup is named, or both are. :raises InvalidRequest: bootflow_image_stores is wrong"""
+        options = self.action.options
+        self._word = reverts.read_word(options["revert_image"], options["revert_backup"])
         self._known = ledger_images.images_of(self.action)
 
     def begin(
         self, tx: Transaction, operation: Operation, selection: Selection, known_hosts: t.Collection[str], ask: bool
     ) -> Begun:
+        if not self._word:
+            word = self.action.options["revert_backup"]
+            begun, self._backups = backup_flow.begin(tx, operation, selection, known_hosts, word)
+            self._images = {uuid: back.image for uuid, back in self._backups.items()}
+            return begun
         begun, self._images = flow.begin(tx, operation, selection, known_hosts, self._word, self._known)
         check_files(self._images.values())
         return begun
 
     def item_of(self, row: Instance) -> dict[str, t.Any]:
-        image = self._images[row.uuid]
+        image, back = self._images[row.uuid], self._backups.get(row.uuid)
+        if back is not None:
+            return {
+                "note": image.name,
+                "image_data": image_data(image),
+                "chain": [{name: getattr(one, name) for name in _STORED} for one in back.chain],
+            }
         return {"note": "image %s" % image.name, "image_data": image_data(image)}
 
     def change_of(self, row: Instance) -> tuple[str, str]:
-        return "", ", root disk of image %s" % self._images[row.uuid].name
+        words = ", root disk of %s" if row.uuid in self._backups else ", root disk of image %s"
+        return "", words % self._images[row.uuid].name
 
     def begin_images(self, rows: t.Sequence[Instance]) -> dict[str, t.Any]:
+        if self._backups:  # their hosts have them
+            return {}
         return rounds.begin_for(self.action, rows, self._images)
 
     def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
         return revert(self.action, items)
 
     def result_of(self, item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        if item.get("chain"):
+            return {"backup": {"id": item["chain"][-1]["id"]}}
         return {"image": {"id": item["image_data"]["id"], "name": item["image_data"]["name"]}}
 
 
@@ -156,6 +180,62 @@ class Reverting(InPlace):
         return outcomes
 
 
+class RevertingToBackups(Reverting):
+    """Guests whose root disks go back to incremental backups of their host, each of which becomes an image for as long as the disk is made of it."""
+
+    def __init__(
+        self,
+        action: LedgerAction,
+        builds: t.Sequence[Build],
+        images: t.Mapping[str, t.Any],
+        chains: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]],
+    ):
+        """:arg chains: of backups, the full one first, by the uuids of instances"""
+        super().__init__(action, builds, images)
+        self._chains = chains
+        self._files: dict[str, str] = {}  # path of each image on the host, by its id
+
+    def check(self) -> None:
+        super().check()
+        if self.action.check_mode:
+            self._make_images()
+
+    def make_disks(self) -> None:
+        try:
+            self._make_images()
+            super().make_disks()
+        finally:
+            self._run_module([], [b.image["id"] for b in self.builds.values()])
+
+    def uploaded(
+        self, images: t.Iterable[Image]
+    ) -> contextlib.AbstractContextManager[tuple[dict[str, str], build_parts.Problems]]:
+        """Yield the files of images on the host, where they were made."""
+        files = {image.id: self._files[image.id] for image in images if image.id in self._files}
+        return contextlib.nullcontext((files, {}))
+
+    def _make_images(self) -> None:
+        """Have the host compare all bytes of the backups, and make a file without a base of each. In check mode, only sizes are compared."""
+        builds = self.good(self.builds.values())
+        if not builds:
+            return
+        made = [{"key": b.uuid, "image_id": b.image["id"], "chain": list(self._chains[b.uuid])} for b in builds]
+        result = self._run_module(made, [])
+        self.problems.update(item_errors(result, [b.uuid for b in builds]))
+        for build in [] if self.action.check_mode else self.good(builds):
+            done = result["outcomes"][build.uuid]
+            build.image.update(checksum="sha256:%s" % done["checksum"], size=done["size"])
+            self._files[build.image["id"]] = done["path"]
+
+    def _run_module(self, made: t.Sequence[t.Mapping[str, t.Any]], removed: t.Sequence[str]) -> t.Mapping[str, t.Any]:
+        arguments = {
+            "instances_path": host_settings.read_current_host(self.action).instances_path,
+            "backups": list(made),
+            "failed_images": list(removed),
+        }
+        return self.action.run_module(BACKUP_MODULE, arguments)
+
+
 def _with_image(build: Build, image: t.Mapping[str, t.Any]) -> Build:
     changed = copy.copy(build)
     changed.row = copy.copy(build.row)
@@ -171,7 +251,9 @@ def revert(action: LedgerAction, items: Items) -> tuple[Answers, build_parts.Pro
     """
     builds, _volumes, left_alone = action.open_ledger().inspect(hard_reboot.guests, uuids_of(items))
     builds = [b for b in builds if b.uuid not in left_alone]
-    work = Reverting(action, builds, {i["uuid"]: i["image_data"] for i in items})
+    images = {i["uuid"]: i["image_data"] for i in items}
+    chains = {i["uuid"]: i["chain"] for i in items if i.get("chain")}
+    work = RevertingToBackups(action, builds, images, chains) if chains else Reverting(action, builds, images)
     builds = list(work.builds.values())
     with work.guarded(builds):
         work.check()

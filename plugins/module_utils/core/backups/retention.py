@@ -33,13 +33,13 @@ def beyond(backups: t.Sequence[Backup], keep: int) -> list[Backup]:
     complete = sorted((b for b in backups if b.state == COMPLETE), key=lambda b: (b.created_at, b.id), reverse=True)
     running = [b for b in backups if b.state == RUNNING]  # an increment needs its parent from its begin on
     good = 0
-    kept: list[Backup] = []
+    staying: list[Backup] = []
     for backup in complete:
         if good == keep:
             break
-        kept.append(backup)
+        staying.append(backup)
         good += not damage_of(backup, by_id)
-    needed = needed_by([*kept, *running], by_id)
+    needed = needed_by([*staying, *running], by_id)
     return [b for b in complete if b.id not in needed]
 
 

@@ -15,15 +15,24 @@ from .resolve import LedgerImages, ambiguous, only
 from .snapshots import INSTANCE_NAME
 
 VARIABLE = "bootflow_revert_image"
+BACKUP_VARIABLE = "bootflow_revert_backup"
+NEWEST = "newest"  # the backup of this time
 
 
-def read_word(word: str | None) -> str:
-    """Return the name or id of the image. :raises InvalidInput: it is missing"""
+def read_word(word: str | None, backup: str | None = None) -> str:
+    """Return the name or id of the image; "": each instance goes back to an incremental backup. :raises InvalidInput: neither is given, or both are"""
+    if word and backup:
+        raise InvalidInput(
+            message="%s and %s are both set" % (VARIABLE, BACKUP_VARIABLE),
+            remedy="Set the one that the instances are to go back to.",
+        )
+    if backup:
+        return ""
     if not word:
         raise InvalidInput(
             message="%s is not set" % VARIABLE,
             remedy="Name a snapshot or backup of the instance, by its name or id; bootflow.compute.image_list shows them. %s in the name is the name of the"
-            " instance." % INSTANCE_NAME,
+            " instance. Or set bootflow_revert_backup to go back to an incremental backup." % INSTANCE_NAME,
         )
     return str(word)
 

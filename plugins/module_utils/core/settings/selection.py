@@ -123,8 +123,13 @@ OPERATION = Table(
         Setting(
             "revert_image",
             str,
-            help="Playbook `revert`: the snapshot or backup of the instance that its root disk goes back to, by name or id (required). `%(name)s` in it is the"
-            " name of the instance.",
+            help="Playbook `revert`: the snapshot or backup of the instance that its root disk goes back to, by name or id. `%(name)s` in it is the"
+            " name of the instance. Either it or `bootflow_revert_backup` is required.",
+        ),
+        Setting(
+            "revert_backup",
+            str,
+            help="Playbook `revert`: the incremental backup of the instance that its root disk goes back to: its id, or `newest`.",
         ),
         Setting(
             "admin_password",

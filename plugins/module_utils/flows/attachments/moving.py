@@ -44,7 +44,7 @@ def refusals(
     volumes_by_id = attachments.volumes_of(tx, rows)
     of_volumes = attachments.of_volumes(tx, volumes_by_id)
     ends = {p.new.id for p in swaps.on_lost_hosts(tx, list(places), down)} if keeps_old else set()
-    refused = {
+    refused: dict[str, errors.BootflowError] = {
         p.old.instance_uuid: swaps.under_way(p) for p in swaps.open_pairs(tx, list(places)) if p.new.id not in ends
     }
     for row in rows:

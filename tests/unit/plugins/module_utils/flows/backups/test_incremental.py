@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.images.store
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.backups import (
     deletion,
+    in_place,
     incremental,
     restore,
     verification,
@@ -279,3 +280,49 @@ def test_what_is_deleted_while_it_is_read_is_not_called_damaged(world: World, we
     with world.ledger.write() as tx:
         assert verification.finish(tx.for_run(world.context("v")), {first: "No such file or directory"}) == []
     assert rows(world)[first].damage == ""
+
+
+REVERT = OPERATIONS["revert"]
+
+
+def go_back(world: World, word: str) -> in_place.GoingBack:
+    with world.ledger.write() as tx:
+        of_run = tx.for_run(world.context("g"))
+        begun, chosen = in_place.begin(of_run, REVERT, Selection(names=["web"]), ["h1"], word)
+    return chosen[begun.rows[0].uuid]
+
+
+def test_an_instance_goes_back_to_its_newest_backup_or_a_named_one(world: World, web: str) -> None:
+    first, second = back_up(world), back_up(world)
+    back = go_back(world, "newest")
+    assert [r.id for r in back.chain] == [first, second] and second in back.image.name
+    assert world.state(web)[:2] == ("active", REVERT.during)
+    with world.ledger.write() as tx:
+        operation.finish(tx.for_run(world.context("g")), REVERT, {web: Outcome(states.RUNNING, None)})
+    named = go_back(world, first.upper())
+    assert [r.id for r in named.chain] == [first] and named.image.id != back.image.id
+
+
+def test_what_an_instance_cannot_go_back_to_is_refused_before_anything_is_touched(world: World, web: str) -> None:
+    with pytest.raises(errors.BackupNotFound):
+        go_back(world, "newest")
+    first, second = back_up(world), back_up(world)
+    with pytest.raises(errors.BackupNotFound):
+        go_back(world, "99999999-0000-4000-8000-000000000001")
+    with world.ledger.write() as tx:
+        verification.finish(tx.for_run(world.context("v")), {first: "gone"})
+    with pytest.raises(errors.BackupDamaged, match="gone"):
+        go_back(world, second)
+    table = backup_tables.instance_backups
+
+    def change(**values: t.Any) -> None:
+        with world.ledger.write() as tx:
+            tx.execute(table.update().values(damage="", **values))
+
+    change(virtual_size=10**15)
+    with pytest.raises(errors.FlavorDiskSmallerThanImage):
+        go_back(world, second)
+    change(virtual_size=1024, host="h2")
+    with pytest.raises(errors.InvalidInput, match="on host h2, and the instance on h1"):
+        go_back(world, second)
+    assert world.state(web)[:2] == ("active", None)
