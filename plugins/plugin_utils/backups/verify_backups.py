@@ -59,7 +59,7 @@ class VerifyBackups(Stages):
         return {"changed": False, "backups": items, "compute": sorted({i["host"] for i in items})}
 
     def _work(self, host: str) -> Result:
-        """Have the backups of the current host read back, those of one instance at a time: a module that takes too long fails these only."""
+        """Have the backups of the current host read back, one module for each instance, which fails alone if it takes too long."""
         by_instance: dict[str, list[Item]] = {}
         for item in self.items_on(host, "host"):
             by_instance.setdefault(item["instance_uuid"], []).append(item)
@@ -76,31 +76,31 @@ class VerifyBackups(Stages):
         items = self.items()
         answers = self.answers("work")
         failed = {u: errors.from_dict(a["error"]) for u, a in answers.items() if a.get("error")}
-        found = {u: str(answers[u]["damage"]) for u in items if u not in failed}
-        damaged = self._write(found)
+        damage_by_id = {u: str(answers[u]["damage"]) for u in items if u not in failed}
+        damaged = self._write(damage_by_id)
         for backup_id in damaged:
-            failed[backup_id] = errors.BackupDamaged(backup_id=backup_id, reason=found[backup_id])
+            failed[backup_id] = errors.BackupDamaged(backup_id=backup_id, reason=damage_by_id[backup_id])
         good = [u for u in items if u not in failed]
         if self.options["print_table"] and items:
             words = ["%d of %d read back, and as they were" % (len(good), len(items))]
-            words += ["%s of %s is damaged: %s" % (u, items[u]["name"], found[u]) for u in damaged]
+            words += ["%s of %s is damaged: %s" % (u, items[u]["name"], damage_by_id[u]) for u in damaged]
             tables.show(self.action.ports.display, ["Incremental backups: %s." % words[0], *words[1:]])
         remaining = [
             errors.failed_item(items[u]["name"], u, e.as_dict(), host=items[u]["host"]) for u, e in failed.items()
         ]
         error = errors.OperationFailed(remaining, len(items), operation=self.called)
-        differing = [u for u in found if found[u] != items[u]["damage"]]
-        before, after = ("".join(_line(u, d[u]) for u in differing) for d in (_damage_of(items), found))
+        differing = [u for u in damage_by_id if damage_by_id[u] != items[u]["damage"]]
+        before, after = ("".join(_line(u, d[u]) for u in differing) for d in (_damage_of(items), damage_by_id))
         return outcome(
             error, changed=bool(differing), verified=good, damaged=damaged, diff=diff("backups", before, after)
         )
 
-    def _write(self, found: t.Mapping[str, str]) -> list[str]:
+    def _write(self, damage_by_id: t.Mapping[str, str]) -> list[str]:
         """Write what hosts have found. Returns the ids of backups that are damaged."""
         if self.action.check_mode:
-            return [u for u in found if found[u]]
+            return [u for u in damage_by_id if damage_by_id[u]]
         with contextlib.closing(self.action.open_ledger()) as ledger:
-            return ledger.transact(flow.finish, found)
+            return ledger.transact(flow.finish, damage_by_id)
 
 
 def _item(wanted: Wanted) -> dict[str, t.Any]:

@@ -64,19 +64,19 @@ class Revert(Work):
         if not self._word:
             word = self.action.options["revert_backup"]
             begun, self._backups = backup_flow.begin(tx, operation, selection, known_hosts, word)
-            self._images = {uuid: back.image for uuid, back in self._backups.items()}
+            self._images = {uuid: going_back.image for uuid, going_back in self._backups.items()}
             return begun
         begun, self._images = flow.begin(tx, operation, selection, known_hosts, self._word, self._known)
         check_files(self._images.values())
         return begun
 
     def item_of(self, row: Instance) -> dict[str, t.Any]:
-        image, back = self._images[row.uuid], self._backups.get(row.uuid)
-        if back is not None:
+        image, going_back = self._images[row.uuid], self._backups.get(row.uuid)
+        if going_back is not None:
             return {
                 "note": image.name,
                 "image_data": image_data(image),
-                "chain": [{name: getattr(one, name) for name in _STORED} for one in back.chain],
+                "chain": [{name: getattr(one, name) for name in _STORED} for one in going_back.chain],
             }
         return {"note": "image %s" % image.name, "image_data": image_data(image)}
 

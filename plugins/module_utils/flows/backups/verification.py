@@ -41,9 +41,9 @@ def select(
     :raises BackupNotFound: a named backup is not there.
     """
     selected = [r for r in backups.select(tx, ids, uuids, names, project) if r.state == backup.COMPLETE]
-    found = {r.id for r in selected}
+    complete_ids = {r.id for r in selected}
     for backup_id in ids or ():
-        if canonical(backup_id) not in found:
+        if canonical(backup_id) not in complete_ids:
             raise errors.BackupNotFound(backup_id=backup_id)
     if not selected:
         return []
@@ -73,6 +73,6 @@ def finish(tx: Transaction, damage: t.Mapping[str, str]) -> list[str]:
     :arg damage: id -> what is wrong with its file; "": nothing is
     """
     rows = backups.select(tx, ids=damage, states=[backup.COMPLETE], lock=True) if damage else []
-    there = {r.id: damage[r.id] for r in rows}
-    backups.verified(tx, there)
-    return [i for i in there if there[i]]
+    still_complete = {r.id: damage[r.id] for r in rows}
+    backups.verified(tx, still_complete)
+    return [i for i, words in still_complete.items() if words]
