@@ -14,7 +14,7 @@ description:
   - >-
     Reads all bytes of each backup and compares their sha256, its entry in C(manifest.json), and the file that it is on. If the files that it needs are good,
     C(qemu-img) reads from which of them each part of the disk is.
-  - A damaged backup is no failure; RV(outcomes) says what is wrong. Nothing is written.
+  - A damaged backup is not a failure; RV(outcomes) says what is wrong. Nothing is written.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

@@ -26,7 +26,7 @@ def needed_by(wanted: t.Iterable[Backup], by_id: t.Mapping[str, Backup]) -> set[
 def beyond(backups: t.Sequence[Backup], keep: int) -> list[Backup]:
     """Return the complete backups of an instance to delete, the newest first: an increment goes before what it needs.
 
-    :arg keep: the number of the newest ones that stay, with all that they need. Damaged ones, and those that need them, do not count: the newest that can
+    :arg keep: the number of the newest ones that stay, with all that they need. Damaged backups and their increments do not count: the newest that can
      be restored stay, and damaged ones that are newer
     """
     by_id = {b.id: b for b in backups}
