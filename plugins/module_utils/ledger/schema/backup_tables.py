@@ -39,7 +39,7 @@ instance_backups = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("finished_at", sa.Float),
     sa.Column("verified_at", sa.Float),  # when its host read it back last; None: never
-    sa.Column("damage", sa.Text, nullable=False, default=""),  # what was wrong with its file then
+    sa.Column("damage", sa.Text, nullable=False, default="", server_default=""),  # what was wrong with its file then
     sa.Column("deleted_at", sa.Float),
     sa.Column("deleted", sa.String(36), nullable=False, default=""),  # '' while live, the id afterwards
     one_of("instance_backups", "kind", backup.KINDS),

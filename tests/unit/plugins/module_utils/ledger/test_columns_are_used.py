@@ -28,6 +28,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.image_imports import read_imports
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import migration_attachments, moving
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.backups import deletion as backup_deletion
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.backups import verification
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.images import deletion, imports, store_work
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import lock
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
@@ -341,6 +342,9 @@ def images(life: Life) -> None:
     life.look()
     full_disk = errors.DiskFull(host="h1", path="/b", reason="full")
     assert test_incremental.finish(life, plans, error=full_disk)
+    life.look()
+    with life.ledger.write() as tx:
+        verification.finish(tx.for_run(life.context("d")), {first: "its file has another content"})
     life.look()
     with life.ledger.write() as tx:
         backup_deletion.begin(tx.for_run(life.context("d")), ids=[first])
