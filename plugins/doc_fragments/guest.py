@@ -363,6 +363,12 @@ options:
           port:
             description: A TCP port that must accept a connection. By default the address must respond to a ping.
             type: int
+          mac_address:
+            description:
+              - Address of the guest's interface. It counts as a response, too, where it answers ARP or ND; a guest may drop pings.
+              - Needs the program C(ip), and a host that is in the guest's network.
+            type: str
+            default: ""
           timeout:
             description: Seconds to wait for it.
             type: float
@@ -381,6 +387,23 @@ options:
         description: Seconds to wait until the QEMU guest agent responds. V(0) does not wait.
         type: float
         default: 0
+      wait_cloud_init:
+        description: Wait until cloud-init has finished in the guest.
+        type: dict
+        suboptions:
+          agent:
+            description:
+              - Read C(/run/cloud-init/result.json) by the QEMU guest agent. Errors in it fail the guest.
+              - Otherwise the last line that cloud-init prints on the console by default is waited for.
+            type: bool
+            default: false
+          timeout:
+            description: Seconds to wait for it.
+            type: float
+            default: 300
+          log:
+            description: Log file of the console. By default that of the first serial port in the XML.
+            type: path
       reservations:
         description:
           - Addresses that the DHCP server of libvirt gives only to the guest's interfaces, reserved before the guest starts.

@@ -182,15 +182,18 @@ def definition(build: Build, settings: Values, volumes: t.Sequence[Attached]) ->
 def domain(build: Build, settings: Values, volumes: t.Sequence[Attached]) -> dict[str, t.Any]:
     """The same, with what a boot waits for in its guest."""
     wanted = definition(build, settings, volumes)
+    timeout = {"timeout": settings.wait_guest_timeout}
+    log = {"log": domain_builder.console_log(build, settings)}
     if settings.wait_console:
-        wanted["wait_console"] = {
-            "pattern": settings.wait_console,
-            "timeout": settings.wait_guest_timeout,
-            "log": domain_builder.console_log(build, settings),
-        }
-    addresses = [f["ip_address"] for p, _n in build.ports for f in p.fixed_ips]
-    if settings.wait_address and addresses:
-        wanted["wait_address"] = {"address": addresses[0], "timeout": settings.wait_guest_timeout}
+        wanted["wait_console"] = {"pattern": settings.wait_console, **log, **timeout}
+    addresses = [(f["ip_address"], p.mac_address) for p, _n in build.ports for f in p.fixed_ips]
+    if addresses and (settings.wait_address or settings.wait_port):
+        address, mac_address = addresses[0]
+        wanted["wait_address"] = {"address": address, "mac_address": mac_address, **timeout}
+        if settings.wait_port:  # what accepts a connection answers
+            wanted["wait_address"]["port"] = settings.wait_port
     if settings.wait_agent and domain_builder.has_agent(build):
         wanted["wait_agent"] = settings.wait_guest_timeout
+    if settings.wait_cloud_init:
+        wanted["wait_cloud_init"] = {"agent": domain_builder.has_agent(build), **log, **timeout}
     return wanted

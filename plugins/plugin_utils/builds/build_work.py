@@ -73,7 +73,7 @@ class BuildWork:
         """Build all of them that are this run's."""
         builds = [b for b in self.good(self.builds.values()) if b.uuid not in self.lost_uuids]
         settings = host_settings.read_current_host(self.action)
-        waits = settings.wait_console or settings.wait_address or settings.wait_agent
+        waits = any(getattr(settings, "wait_" + kind) for kind in ("console", "address", "port", "agent", "cloud_init"))
         apart = {b.uuid for b in builds if waits or domain_builder.has_volumes(b) or domain_builder.has_tags(b)}
         at_once = [b for b in builds if b.uuid not in apart]
         self.without_image: list[Build] = []

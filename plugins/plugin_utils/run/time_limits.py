@@ -137,7 +137,7 @@ def _copies(arguments: Arguments) -> bool:
 
 
 # Options of a module, or fields of its items, that say how long it may wait for an item, which starts or shuts down.
-_STARTS = ("wait_timeout", "vif_plugging_timeout", "wait_agent", "wait_console", "wait_address")
+_STARTS = ("wait_timeout", "vif_plugging_timeout", "wait_agent", "wait_console", "wait_address", "wait_cloud_init")
 # The same of domain_power and domain_rescue, by the state that guests are to have.
 _WAITS: dict[str, tuple[str, ...]] = {
     "shutdown": ("shutdown_timeout",),

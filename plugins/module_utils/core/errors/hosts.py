@@ -113,6 +113,15 @@ class WaitTimeout(BootflowError):
     retryable = True
 
 
+class CloudInitFailed(BootflowError):
+    """cloud-init has finished in the guest, and names errors."""
+
+    msg_fmt = "cloud-init of the guest on %(host)s ended with errors: %(reason)s"
+    remedy = (
+        "Read /var/log/cloud-init.log in the guest, or its console; correct the user data or the image, and boot again."
+    )
+
+
 class RemoteError(BootflowError):
     """An unexpected error on a host, or an error with a code this version does not know."""
 

@@ -47,7 +47,7 @@ _TABLE: tuple[tuple[tuple[type[errors.BootflowError], ...], str, str | None], ..
     ((errors.RescheduledException, errors.ComputeResourcesUnavailable), RESCHEDULE, None),
     ((errors.HostLacksHardware, errors.NetworkRangeInUse), RESCHEDULE, None),
     ((errors.NetworkError,), ABORT, NETWORKS),
-    ((errors.VolumeNotCreated,), ABORT, None),
+    ((errors.VolumeNotCreated, errors.CloudInitFailed), ABORT, None),
     ((errors.UnexpectedTaskStateError, errors.NoValidHost, errors.Forbidden, errors.InvalidInput), ABORT, None),
 )
 

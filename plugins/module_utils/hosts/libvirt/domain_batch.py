@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import re
 import typing as t
 
 from ...core.errors import InvalidInput, LibvirtError
@@ -22,7 +23,7 @@ from ..os.ownership import mark_arrived
 from ..os.paths import checked_instances_path, instance_dir, make_dirs
 from .connection import LIBVIRT_ARGUMENTS, connect
 from .dhcp import RESERVATIONS_ARGUMENT, Reservation
-from .domain_waits import AddressWait, ConsoleWait, checked_address, host_name
+from .domain_waits import CLOUD_INIT_FINISHED, AddressWait, CloudInitWait, ConsoleWait, checked_address, host_name
 from .domains import DomainSpec, checked_pattern, checked_xml, ensure_domain, log_is_appended, log_path_of, shown_xml
 from .running import known_power_state
 
@@ -54,12 +55,21 @@ DOMAIN_ARGUMENTS: dict[str, dict[str, t.Any]] = {
         "options": {
             "address": {"type": "str", "required": True},
             "port": {"type": "int"},
+            "mac_address": {"type": "str", "default": AddressWait.mac_address},
             "timeout": {"type": "float", "default": AddressWait.timeout},
         },
     },
     "vif_plugging_timeout": {"type": "float", "default": DomainSpec.vif_plugging_timeout},
     "vif_plugging_is_fatal": {"type": "bool", "default": DomainSpec.vif_plugging_is_fatal},
     "wait_agent": {"type": "float", "default": DomainSpec.wait_agent},
+    "wait_cloud_init": {
+        "type": "dict",
+        "options": {
+            "agent": {"type": "bool", "default": CloudInitWait.agent},
+            "timeout": {"type": "float", "default": CloudInitWait.timeout},
+            "log": {"type": "path"},
+        },
+    },
     "reservations": RESERVATIONS_ARGUMENT,
     "ends_build": {"type": "bool", "default": True},
 }
@@ -163,6 +173,7 @@ def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
         reservations=tuple(Reservation(**reservation) for reservation in args["reservations"]),
         wait_console=_console_wait(args.get("wait_console"), args),
         wait_address=_address_wait(args.get("wait_address")),
+        wait_cloud_init=_cloud_init_wait(args.get("wait_cloud_init"), args),
         differences=intent_differences,
     )
     checked_xml(spec)
@@ -170,8 +181,17 @@ def domain_spec(args: t.Mapping[str, t.Any]) -> DomainSpec:
 
 
 def _console_wait(wait: t.Mapping[str, t.Any] | None, args: t.Mapping[str, t.Any]) -> ConsoleWait | None:
+    return _console(wait, args, checked_pattern(wait["pattern"])) if wait else None
+
+
+def _cloud_init_wait(wait: t.Mapping[str, t.Any] | None, args: t.Mapping[str, t.Any]) -> CloudInitWait | None:
     if not wait:
         return None
+    console = None if wait["agent"] else _console(wait, args, CLOUD_INIT_FINISHED)
+    return CloudInitWait(wait["timeout"] or CloudInitWait.timeout, wait["agent"], console)
+
+
+def _console(wait: t.Mapping[str, t.Any], args: t.Mapping[str, t.Any], pattern: re.Pattern[str]) -> ConsoleWait:
     checked_xml(DomainSpec(uuid=str(args["uuid"]).lower(), name=args["name"], xml=args["xml"]))
     log = wait.get("log") or log_path_of(args["xml"])
     if not log:
@@ -179,7 +199,7 @@ def _console_wait(wait: t.Mapping[str, t.Any] | None, args: t.Mapping[str, t.Any
             reason="the XML of domain %s has no console with a log file to wait for" % args["uuid"], remedy="Set log."
         )
     return ConsoleWait(
-        pattern=checked_pattern(wait["pattern"]),
+        pattern=pattern,
         log=log,
         timeout=wait["timeout"] or ConsoleWait.timeout,
         appended=log_is_appended(args["xml"]),
@@ -192,5 +212,6 @@ def _address_wait(wait: t.Mapping[str, t.Any] | None) -> AddressWait | None:
     return AddressWait(
         address=checked_address(wait["address"]),
         port=wait.get("port") or 0,
+        mac_address=wait.get("mac_address") or "",
         timeout=wait["timeout"] or AddressWait.timeout,
     )

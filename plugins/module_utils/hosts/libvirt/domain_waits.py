@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Waits after the start of a guest: for a pattern on its console, a responding address, its agent."""
+"""Waits after the start of a guest: for a pattern on its console, an address or a port that answers, its agent, the end of cloud-init."""
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
 import os
@@ -15,7 +16,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ...core.errors import InvalidInput, WaitTimeout
+from ...core.errors import CloudInitFailed, InvalidInput, WaitTimeout
 from ...core.optional import optional_import, require
 from ..os.command import program, run
 from .connection import libvirt
@@ -48,11 +49,24 @@ class ConsoleWait:
 
 @dataclass(frozen=True)
 class AddressWait:
-    """An address that must respond within ``timeout`` seconds, to a ping or on a TCP port."""
+    """An address that must respond within ``timeout`` seconds.
+
+    ``port``: of TCP, which must accept a connection. 0: a ping must be answered, or ARP or ND by the interface with ``mac_address``.
+    """
 
     address: str
     timeout: float = 300.0
     port: int = 0
+    mac_address: str = ""
+
+
+@dataclass(frozen=True)
+class CloudInitWait:
+    """The end of cloud-init within ``timeout`` seconds, by its result behind the guest agent (``agent``), or by its last line on ``console``."""
+
+    timeout: float = 300.0
+    agent: bool = False
+    console: ConsoleWait | None = None
 
 
 def host_name() -> str:
@@ -131,19 +145,30 @@ def wait_for_address(wait: AddressWait, alive: Alive) -> None:
     """
     address = checked_address(wait.address)
     deadline = time.monotonic() + wait.timeout
-    answers = _tcp_answers if wait.port else _ping_answers
-    while not answers(address, wait.port):
+    while True:
+        if _tcp_answers(address, wait.port) if wait.port else _is_there(address, wait.mac_address):
+            return
         if time.monotonic() >= deadline:
-            raise WaitTimeout(what="response of %s" % address, seconds=int(wait.timeout), host=host_name())
+            what = "connection to port %d of %s" % (wait.port, address) if wait.port else "response of %s" % address
+            raise WaitTimeout(what=what, seconds=int(wait.timeout), host=host_name())
         alive()
         time.sleep(POLL)
 
 
-def _ping_answers(address: str, port: int) -> bool:
-    return (
-        run([program("ping", "iputils-ping"), "-n", "-q", "-c", "1", "-W", "1", address], timeout=5.0, check=False).rc
-        == 0
-    )
+def _is_there(address: str, mac_address: str) -> bool:
+    """Whether the guest answers a ping or, where it drops pings, the question for its hardware address that comes before them."""
+    ping = [program("ping", "iputils-ping"), "-n", "-q", "-c", "1", "-W", "1", address]
+    return run(ping, timeout=5.0, check=False).rc == 0 or (bool(mac_address) and _is_neighbour(address, mac_address))
+
+
+def _is_neighbour(address: str, mac_address: str) -> bool:
+    done = run([program("ip", "iproute2"), "-json", "neighbour", "show", "to", address], timeout=5.0, check=False)
+    try:
+        neighbours = json.loads(done.stdout or "[]") if done.rc == 0 else []
+    except ValueError:
+        return False
+    # Other states than REACHABLE may be of a guest that had the address before.
+    return any(n.get("lladdr") == mac_address.lower() and "REACHABLE" in n.get("state", ()) for n in neighbours)
 
 
 def _tcp_answers(address: str, port: int) -> bool:
@@ -159,17 +184,74 @@ def wait_for_agent(domain: t.Any, timeout: float, alive: Alive) -> None:
 
     :raises WaitTimeout: the agent did not respond in time.
     """
+    _ask_agent(domain, lambda ask: ask("guest-ping"), "response of the guest agent", timeout, alive)
+
+
+_RESULT = "/run/cloud-init/result.json"  # cloud-init renames it when its last stage has ended
+_MOST_RESULT = 64 * 1024  # bytes
+#: The default of cloud-init's final_message.
+CLOUD_INIT_FINISHED = re.compile(r"[Cc]loud-init v\. \S+ finished at ")
+
+
+def wait_for_cloud_init(domain: t.Any, wait: CloudInitWait, mark: tuple[int, int] | None, alive: Alive) -> None:
+    """Wait until cloud-init has finished in the guest.
+
+    :arg mark: see wait_for_console()
+    :raises CloudInitFailed: the guest agent has its result, which names errors.
+    :raises WaitTimeout: it did not finish in time.
+    """
+    if not wait.agent:
+        if wait.console is None:
+            raise InvalidInput(reason="cloud-init's end can be seen neither by a guest agent nor on a console")
+        wait_for_console(wait.console, mark, alive)
+        return
+    result: dict[str, t.Any] = {}
+
+    def read(ask: Ask) -> None:
+        result.update(_result_of_cloud_init(ask))
+
+    _ask_agent(domain, read, "end of cloud-init (%s in the guest, by its agent)" % _RESULT, wait.timeout, alive)
+    problems = [str(word) for word in result.get("errors") or ()]
+    if problems:
+        raise CloudInitFailed(reason="; ".join(problems)[:2000], host=host_name())
+
+
+def _result_of_cloud_init(ask: Ask) -> dict[str, t.Any]:
+    """Return the result, a dict with ``datasource`` and ``errors``. :raises libvirtError: the guest does not have it yet"""
+    handle = ask("guest-file-open", path=_RESULT, mode="r")
+    try:
+        content = base64.b64decode(str(ask("guest-file-read", handle=handle, count=_MOST_RESULT)["buf-b64"]))
+    finally:
+        ask("guest-file-close", handle=handle)
+    result = json.loads(content)
+    first_version = result.get("v1") if isinstance(result, dict) else None
+    return first_version if isinstance(first_version, dict) else {}
+
+
+class Ask(t.Protocol):
+    """Asks the guest agent one question."""
+
+    def __call__(self, command: str, **arguments: t.Any) -> t.Any:
+        """Return the answer. :raises libvirtError: the agent is not connected, does not answer, or refuses"""
+
+
+def _ask_agent(domain: t.Any, question: t.Callable[[Ask], None], what: str, timeout: float, alive: Alive) -> None:
+    """Call ``question`` until it ends without an error. :raises WaitTimeout: it did not in time; ``what`` names the awaited event"""
     require(libvirt_qemu, "libvirt_qemu (Python)", "python3-libvirt", "host")
-    ping = json.dumps({"execute": "guest-ping"})
     deadline = time.monotonic() + timeout
+
+    def ask(command: str, **arguments: t.Any) -> t.Any:
+        text = json.dumps({"execute": command, **({"arguments": arguments} if arguments else {})})
+        return json.loads(libvirt_qemu.qemuAgentCommand(domain, text, 2, 0))["return"]
+
     while True:
         try:
-            libvirt_qemu.qemuAgentCommand(domain, ping, 2, 0)
+            question(ask)
             return
-        except libvirt.libvirtError:
-            # Not connected yet, or not answering: both pass.
+        except (libvirt.libvirtError, ValueError, KeyError, TypeError, RecursionError):
+            # Not connected yet, not answering, or an answer that is not one of an agent: all may pass.
             pass
         if time.monotonic() >= deadline:
-            raise WaitTimeout(what="response of the guest agent", seconds=int(timeout), host=host_name())
+            raise WaitTimeout(what=what, seconds=int(timeout), host=host_name())
         alive()
         time.sleep(POLL)

@@ -37,7 +37,15 @@ from ..os.paths import checked_uuid, own_folder
 from ..os.volume_sources import name_swapped
 from .connection import libvirt, libvirt_errors, tolerating
 from .dhcp import Reservation, release_of_domain, reserve
-from .domain_waits import AddressWait, ConsoleWait, wait_for_address, wait_for_agent, wait_for_console
+from .domain_waits import (
+    AddressWait,
+    CloudInitWait,
+    ConsoleWait,
+    wait_for_address,
+    wait_for_agent,
+    wait_for_cloud_init,
+    wait_for_console,
+)
 from .running import (
     ended,
     find_domain,
@@ -85,6 +93,7 @@ class DomainSpec:
     wait_console: ConsoleWait | None = None
     wait_address: AddressWait | None = None
     wait_agent: float = 0.0
+    wait_cloud_init: CloudInitWait | None = None
     vif_plugging_timeout: float = 300.0  # 0: the guest runs immediately
     vif_plugging_is_fatal: bool = True
     reservations: tuple[Reservation, ...] = ()  # made before the guest starts, see .dhcp
@@ -265,7 +274,7 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
     :raises LibvirtError, HypervisorUnavailable: libvirt fails or is not running; or the guest ended immediately.
     :raises VirtualInterfaceCreateException: see vifs.wait_plugged.
     :raises NetworkError: see dhcp.reserve.
-    :raises WaitTimeout: an awaited event did not happen, or see locks.guest_lock.
+    :raises WaitTimeout: an awaited event did not happen, or see locks.guest_lock. :raises CloudInitFailed: see wait_for_cloud_init.
     """
     begin = time.monotonic()
     checked_xml(spec)
@@ -276,10 +285,12 @@ def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False)
         alive = _still_running(domain, spec)
         if spec.wait_console:
             result["console_match"] = wait_for_console(spec.wait_console, console_from, alive)
-        if spec.wait_address:
-            wait_for_address(spec.wait_address, alive)
         if spec.wait_agent:
             wait_for_agent(domain, spec.wait_agent, alive)
+        if spec.wait_cloud_init:
+            wait_for_cloud_init(domain, spec.wait_cloud_init, console_from, alive)
+        if spec.wait_address:
+            wait_for_address(spec.wait_address, alive)
     result["power_state"] = NOSTATE if domain is None else power_state(domain)
     result["seconds"] = round(time.monotonic() - begin, 3)
     return result
@@ -344,7 +355,8 @@ def _ensure(
     result["name"] = spec.name
     if check_mode:
         return domain, spec, result, None
-    console_from = spec.wait_console.mark() if spec.wait_console and begins and spec.wait_console.appended else None
+    console = spec.wait_console or (spec.wait_cloud_init and spec.wait_cloud_init.console)
+    console_from = console.mark() if console and begins and console.appended else None
     if begins:
         progress.mark_changed()
         if spec.restart:

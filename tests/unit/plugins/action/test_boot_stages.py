@@ -112,6 +112,23 @@ def test_the_agent_is_waited_for_where_the_image_has_it(world: World) -> None:
     assert waits == {True: 7, False: None}
 
 
+def test_a_boot_that_waits_for_its_guests(world: World) -> None:
+    """The first address or a port of it, and cloud-init: by the agent where the image has one, else by the console."""
+    world.report("h1")
+    with_agent = dataclasses.replace(IMAGE, properties={"hw_qemu_guest_agent": "yes"})
+    world.accept(request("talks", image=with_agent), request("silent"))
+    world.schedule()
+    host = Host(world)
+    host.variables = {"bootflow_wait_port": 22, "bootflow_wait_cloud_init": True, "bootflow_wait_guest_timeout": 7}
+    assert len(host(images=CATALOGUE, instances=[{"name": "talks"}, {"name": "silent"}])["builds"]) == 2
+    for wanted in host.given["domain"]["domains"]:
+        address = wanted["wait_address"]
+        assert address["mac_address"] in wanted["xml"] and (address["port"], address["timeout"]) == (22, 7)
+        cloud_init = wanted["wait_cloud_init"]
+        assert (cloud_init["agent"], cloud_init["timeout"]) == ("guest_agent" in wanted["xml"], 7)
+        assert cloud_init["log"] in wanted["xml"]
+
+
 def test_secrets_that_are_not_valid_any_more_fail_their_own_build_only(world: World) -> None:
     world.report("h1")
     world.accept(request("good", config_drive=True), request("bad", config_drive=True))

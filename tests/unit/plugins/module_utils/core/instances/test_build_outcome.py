@@ -69,6 +69,11 @@ CASES = [
         ABORT,
         "Volume v did not finish being created even after we waited 9 seconds or 3 attempts. And its status is error.",
     ),
+    (
+        E.CloudInitFailed(host="h1", reason="runcmd failed"),
+        ABORT,
+        "cloud-init of the guest on h1 ended with errors: runcmd failed",
+    ),
     (E.VolumeDeviceNotFound(device="/dev/x"), RESCHEDULE, "Volume device not found at /dev/x."),
     (E.FailedISCSITargetPortalLogin(), RESCHEDULE, "Unable to login to iSCSI Target Portal"),
     (E.ImageNotActive(image_id="i"), ABORT, "Image i is not active."),
