@@ -191,7 +191,7 @@ def fill(table: bench.Table, database_: bench.Database, total: int, processes: i
         )
     at_first, at_last = (statistics.median(sum(steps.values()) for _end, steps in part) for part in (first, last))
     table.add("instances a second from request to ACTIVE", instances_, instances_ / seconds, RATE, "inst/s", 1.0)
-    table.add("the last batches beside the first", instances_, at_last, at_first, "s", 1.3)
+    table.add("the last batches compared with the first", instances_, at_last, at_first, "s", 1.3)
     size_after, wal_after = size_of(database_)
     table.add(
         "database for an instance, beside 4.7 kB", instances_, (size_after - size) / instances_ / 1000, 4.7, "kB", None

@@ -673,7 +673,7 @@ def sizes_of_requests(table: Table, base: Database, rounds: int) -> None:
     later = [accepted_and_scheduled(base, "later%d" % number, 1000) for number in range(rounds)]
     for step, index in (("accept", 0), ("schedule", 1)):
         first = min(f[index] for f in few)
-        name = "%s: %s of one request of 30,000, beside 30 of 1,000" % (base.kind, step)
+        name = "%s: %s of one request of 30,000, compared with 30 of 1,000" % (base.kind, step)
         table.add(name, LARGE, many[index], first * LARGE / 1000, "s", 1.3)
         name = "%s: %s of 1,000 in a /8 with 30,000 more there, beside before" % (base.kind, step)
         table.add(name, 1000, min(f[index] for f in later), first, "s", 1.3)

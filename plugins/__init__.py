@@ -34,7 +34,7 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 
 class Loader(SourceFileLoader):
-    """Loads a module, and with it those that it needs."""
+    """Loads a module, and the modules that it needs."""
 
     def exec_module(self, module: t.Any) -> None:
         if not gc.isenabled():  # the module that needs this one does the rest

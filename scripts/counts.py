@@ -26,7 +26,7 @@ END = "<!-- End of the counts. -->\n"
 # A change, and the commit that made it: the newest one that does hardly anything else. No commit has added an event of a move, which got its
 # table after the last one, or a type of network.
 COMMITS = (
-    ("an operation with work of its own on the host: `set_admin_password`", "8dfba11d"),
+    ("an operation with separate work on the host: `set_admin_password`", "8dfba11d"),
     ("six operations at once, most of them a power state: `pause`, `suspend` and others", "e6dd1093"),
     ("three filters without settings: `ExactRamFilter` and its like", "0bf04c36"),
     ("four variables of hosts", "9a966076"),
@@ -117,9 +117,9 @@ def rooms_table() -> str:
     rows = ["| floor | files | of its rooms |", "| --- | --- | --- |"]
     for floor, counts in rooms().items():
         each = ", ".join("`%s/` %d" % (room, number) for room, number in counts.items() if room)
-        beside = counts.get("", 0)
-        if each and beside:
-            each += ", beside them %d" % beside
+        files = counts.get("", 0)
+        if each and files:
+            each += ", directly in the folder %d" % files
         rows.append("| `%s` | %d | %s |" % (floor, sum(counts.values()), each))
     return "\n".join(rows) + "\n"
 

@@ -46,14 +46,14 @@ options:
     type: bool
   allow_resize_to_same_host:
     description:
-      - A resize may choose the instance's own host, which then needs room for both flavors. With one compute host there
-        is no other.
+      - A resize may choose the instance's own host, which then needs room for both flavors. A single compute host needs
+        it.
       - Read from the variable C(bootflow_allow_resize_to_same_host), else V(false).
     type: bool
   filter_dirs:
     description:
       - Folders with filters of your own (C(*.py)).
-      - Read from the variable C(bootflow_filter_dirs), else C(bootflow_filters) beside the inventory.
+      - Read from the variable C(bootflow_filter_dirs), else C(bootflow_filters) next to the inventory.
     type: list
     elements: path
   aggregates:

@@ -106,7 +106,7 @@ options:
         description: The secret of O(exports[].chap_user), 12 to 255 letters, digits, dots, underscores and hyphens; some initiators take only 16.
         type: str
       write_cache:
-        description: Whether the disk has a write cache. With LIO it applies to files only; a block device has the cache of its own queue.
+        description: Whether the disk has a write cache. With LIO it applies to files only; a block device has the cache of its queue.
         type: bool
         default: true
       force:

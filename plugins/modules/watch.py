@@ -13,7 +13,7 @@ version_added: "0.9.0"
 description:
   - Keeps one connection to each compute host, listens to libvirt's events there, and lets the ledger follow by the rules of
     M(bootflow.compute.power_sync).
-  - After an event the host is asked for the state of the guest. When it is not the event's any more, the event came late and nothing follows.
+  - After an event the host reports the state of the guest. If it differs from the event's, the event came late and nothing follows.
   - At the beginning, and when a host is listened to again, all of its guests are compared, so that nothing is missed meanwhile.
   - A guest that has power although its instance is stopped is only reported, and the next C(power_sync) stops it; with O(sync) that runs at once.
   - A host that cannot be reached, or whose listener ends, is reported and tried again, after 1 s, 2 s, and so on up to 60 s. It never fails the task.

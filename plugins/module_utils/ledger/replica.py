@@ -38,7 +38,7 @@ def check(address: LedgerAddress, url: str) -> None:
 def open_reader(address: LedgerAddress, url: str, tell: t.Callable[[str], None]) -> Ledger:
     """Open the replica at ``url``, with the settings of ``address``, or the ledger itself where the replica does not serve.
 
-    The ledger is asked for its id and how far it is, once. While it does not answer, the replica is read without.
+    The ledger is asked once for its id and how far it is. While it does not answer, the replica is read without this.
 
     :arg tell: is given a sentence for a person where one of the two cannot be used.
     :raises LedgerError: ``url`` is of another ledger, which is never read in place of this one.
@@ -82,7 +82,7 @@ def _written(tx: Transaction) -> str | None:
 
 
 def _lacks(tx: Transaction, written: str) -> bool:
-    """Whether a standby has not come so far, and the last that it shows is too old."""
+    """Return whether a standby lacks what was ``written``, and the last that it shows is too old."""
     query = (
         "SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() < CAST(:written AS pg_lsn)"
         " AND COALESCE(clock_timestamp() - pg_last_xact_replay_timestamp() > make_interval(secs => :most), TRUE)"

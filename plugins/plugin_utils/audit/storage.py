@@ -117,7 +117,7 @@ def _storage(host: str, answer: Answer) -> StorageSnapshot:
 
 
 def _backends(host: str, backends: t.Sequence[Answer]) -> list[Backend]:
-    """Return the backends, each with the logical volumes of its own pool: a backend reports its whole volume group, which others may share."""
+    """Return the backends, each with the logical volumes of its pool: a backend reports its whole volume group, which others may share."""
     pool_backends: list[Backend] = []
     for backend in backends:
         error = backend["error"] or {}

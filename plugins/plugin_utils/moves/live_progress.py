@@ -26,7 +26,7 @@ from ..run import tables, time_limits
 from ..run.ledger_action import LedgerAction
 
 PAUSE = 3.0  # seconds between two looks
-AT_LEAST = 60.0  # seconds between two lines about a guest that has not come another STEP further
+AT_LEAST = 60.0  # seconds between two lines about a guest that did not gain another STEP
 STEP = 10  # per cent
 LARGEST = 1024**2  # characters of the file
 

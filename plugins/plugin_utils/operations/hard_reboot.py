@@ -67,7 +67,7 @@ def guests(
     tx: Transaction, uuids: t.Sequence[str]
 ) -> tuple[list[Build], dict[str, list[Attached]], build_parts.Problems]:
     """These instances as builds, with what their guests have; their attachments; and why some are gone, or left alone: another run attaches
-    or detaches one of their volumes. What a dead run left half attached is no disk of its guest.
+    or detaches one of their volumes. Volumes that a dead run left half attached are left out.
     """
     rows = [r for r in instances.select_live(tx, uuids=uuids) if instances.is_placed(r)]
     volumes, without, problems = attached_volumes.of_guests(tx, uuids)

@@ -368,7 +368,7 @@ class InstanceOperation(Stages):
     def _define_again(
         self, work: Work, items: Items, fresh: t.Collection[str], deaf: t.Collection[str] = ()
     ) -> Answers:
-        """Do a work that is no matter of a power state. If it fails, guests whose power state was set before stay as they are.
+        """Do a work that does more than set a power state. If it fails, guests whose power state was set before stay as they are.
 
         :arg deaf: guests that did not restart when they were asked
         """

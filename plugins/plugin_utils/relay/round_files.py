@@ -47,7 +47,7 @@ class RoundFiles:
         if hosts:
             self.folder.mkdir(mode=0o700, parents=True)
             self._write(self.folder / "hosts", [asdict(host) for host in hosts])
-            for host in hosts:  # a task of a host reads its own files: with those of all, many hosts would read each other's for minutes
+            for host in hosts:  # a task of a host reads its own files: with the files of all, many hosts would read each other's for minutes
                 self._write(path_of(self.folder, host.name, "wanted"), {"images": host.images, "hosts": len(hosts)})
             # How images are fetched may have secrets, which no file of the run has.
             known = {i.id: {"data": image_data(i), "is_restricted": i.access != ImageAccess()} for i in images}

@@ -164,7 +164,7 @@ class ImageRound:
         local = [
             i for i in images if i.path and is_local(self.action)
         ]  # it reads the controller's files where they are
-        stored = [i for i in images if host_of(i.url) == self.host]  # and files of its own stores
+        stored = [i for i in images if host_of(i.url) == self.host]  # and files of the host's stores
         others = [i for i in images if i not in local and i not in stored]
         offers = self._offered(others, serves=False) if others else {}
         read = {**{i.id: "local" for i in local}, **{i.id: STORED for i in stored}}

@@ -55,7 +55,7 @@ from .stage_results import CONTROLLER, StageResults
 RUN_SECRET = secrets.token_bytes(32)
 drivers.load()
 
-# What Ansible says of its own classes behind what is wrong.
+# What Ansible says of its classes behind what is wrong.
 CLASSES = re.compile(r": <class '[\w.]*'> cannot be converted to an? \w+")
 
 Result = t.TypeVar("Result")
@@ -439,7 +439,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def check_lease(self, module: str) -> None:
         """Called right before ``module`` goes to the current host: what this task read in the ledger must be true still.
 
-        What removes instances is no work of one run: it has to be read shortly before in any case.
+        The removal of instances belongs to no run: it has to be read shortly before in any case.
 
         :raises LeaseOver: the run stood still meanwhile, so that another one may have taken over what the module would work on.
         """

@@ -13,7 +13,7 @@ from ...module_utils.flows.boot.whatif import Answer, Facts
 from ..run import tables
 
 HOSTS_PRINTED = 50
-REFRESH = "Facts are those of the last report; ansible-playbook bootflow.compute.heartbeat updates them."
+REFRESH = "Facts are from the last report; ansible-playbook bootflow.compute.heartbeat updates them."
 
 Lost = t.Mapping[str, t.Any]  # a host that would be lost, and its instances
 

@@ -24,7 +24,7 @@ def program(host: str, variables: t.Mapping[str, t.Any], line: str) -> list[str]
     """The arguments, to be executed here without a shell.
 
     :arg variables: the host's.
-    :raises HostUnreachable: its connection is none that can be kept open.
+    :raises HostUnreachable: its type of connection cannot be kept open.
     """
     kind = str(variables.get("ansible_connection") or constants.DEFAULT_TRANSPORT).rpartition("ansible.builtin.")[2]
     if kind == "local":

@@ -62,7 +62,7 @@ class Attached:
 
     @property
     def alone(self) -> bool:
-        """Whether its guest logs in by itself, with an initiator and a secret of its own."""
+        """Whether its guest logs in by itself, with a separate initiator and secret."""
         return bool(self.row.initiator == names.attachment_initiator(self.id))
 
     @property
@@ -90,10 +90,10 @@ def load(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[Attached]]
 
 
 def of_guests(tx: Transaction, uuids: t.Collection[str]) -> tuple[dict[str, list[Attached]], set[str], Problems]:
-    """What the guests of these instances have, for those who define them again or start them.
+    """Find the attachments that guests have, to define them again or to start them.
 
-    Returns uuid -> its attachments; the ids of those that its guest does not have, as a dead run left them half made, or they only are to
-    end; and uuid -> why it is to be left alone: another run attaches, detaches or swaps one of its volumes.
+    Returns uuid -> its attachments; the ids of attachments that its guest does not have, as a dead run left them half made, or they only
+    have to end; and uuid -> why it is to be left alone: another run attaches, detaches or swaps one of its volumes.
     """
     by_instance = load(tx, uuids)
     without = {a.id for group in by_instance.values() for a in group if not _is_had(a.row)}
@@ -233,7 +233,7 @@ def disconnect(
 
     A disk in use is not removed (CVE-2023-2088); it stays connected and exported.
 
-    :arg shared: volumes that another instance also has here: its disk and secret stay. :arg ended: what becomes of those that are disconnected
+    :arg shared: volumes that another instance also has here: its disk and secret stay. :arg ended: writes the attachments that are disconnected
     """
     problems: Problems = {}
     free = []
@@ -289,7 +289,7 @@ def forget(action: LedgerAction, ledger: Ledger, uuids: t.Collection[str]) -> Pr
 
 
 def _select_elsewhere(tx: Transaction, host: str, uuids: t.Collection[str]) -> tuple[list[Attached], set[str]]:
-    """The volumes that these instances have on another host than ``host``, or from which it was cut off; and those of them that others have here."""
+    """Find the volumes that these instances have on another host than ``host``, or from which it was cut off; and the shared ones that others have here."""
     rows = attachments.select(tx, instance_uuids=uuids)
     local_keys = {(r.instance_uuid, r.volume_id) for r in rows if r.attached_host == host and r.connection != NONE}
     rows = [
@@ -326,8 +326,8 @@ def sources_on(tx: Transaction, host: str, uuids: t.Collection[str] | None = Non
 
 
 def shared_on_host(tx: Transaction, host: str, to_disconnect: t.Sequence[Attached]) -> set[str]:
-    """The volumes that other instances have on ``host`` than those that these leave there. One by one: a volume that two of these
-    instances have stays for the last of them.
+    """Find the volumes that stay on ``host`` for other instances. One by one: a volume that two of the instances have
+    stays for the last of them.
     """
     shared: set[str] = set()
     leaving: dict[str, set[str]] = {}
@@ -414,7 +414,7 @@ def _select_to_connect(
 
 
 def reconnect(action: LedgerAction, to_reconnect: t.Sequence[Attached]) -> Problems:
-    """Log the current host in to these again if it is not, with the credentials of its own records. Those that no guest has are left alone.
+    """Log the current host in to these again if it is not, with the credentials of its records. Volumes that no guest has are left alone.
 
     Where guests log in to targets there is nothing to do: libvirt has the secrets. Secrets of Ceph are set again.
     """

@@ -4,7 +4,7 @@
 
 """Listeners on compute hosts: one connection each, in one process, which is kept up for as long as it takes.
 
-A listener reports an event as it happens. Before anything follows from it the host is asked for the state of the guest now, and the
+A listener reports an event as it happens. Before anything follows from it the host reports the state of the guest, and the
 moment before that question is the time of the answer: only the controller's clock counts.
 """
 

@@ -72,7 +72,7 @@ _LINE = record({}, _SAYS)
 def read(host: str, line: str) -> Said | None:
     """Parse a line of the listener on ``host``. None: nothing that matters.
 
-    :raises InvalidAnswer: the line begins like the listener's lines, and is none of them.
+    :raises InvalidAnswer: the line begins like one of the listener's, and is not valid.
     """
     if not line.startswith(MARK):
         return None

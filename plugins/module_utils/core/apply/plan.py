@@ -105,7 +105,7 @@ class Present:
     away: bool = False  # its host is down
     domain_missing: bool = False  # its host answers, and does not have its domain
     torn: bool = False  # a rebuild of it, or an evacuation, did not end: its disks may be missing
-    deleting: bool = False  # its deletion has begun, and has not come to its end
+    deleting: bool = False  # its deletion has begun, and has not ended
     renamed: bool = False  # never ran, its definition is another one now, and so is its name
     locked: bool = False
     locked_reason: str = ""

@@ -286,7 +286,7 @@ def checksum_of(text: str | None, image_id: str) -> Checksum | None:
         raise _refused(image_id, "checksum %r: %s" % (text, error.message), error.remedy or "") from None
 
 
-#: (what compresses, magic): a file of these is no image itself.
+#: (what compresses, magic): a file of these has to be unpacked to be an image.
 COMPRESSIONS: tuple[tuple[str, bytes], ...] = (
     ("gzip", b"\x1f\x8b\x08"),
     ("xz", b"\xfd7zXZ\0"),

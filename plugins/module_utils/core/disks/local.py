@@ -54,7 +54,7 @@ def is_confinable(name: str) -> bool:
 
 
 def image_of_base(name: str) -> str | None:
-    """The image of a file in _base, with or without an ending; None: it is no image's."""
+    """The image of a file in _base, with or without an ending; None: the file belongs to no image."""
     match = _BASE_FILE.match(name)
     return match["id"] if match else None
 

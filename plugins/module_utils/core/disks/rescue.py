@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The disks of a guest that is rescued: a disk of the rescue image, from which it boots, and behind it all of its own disks.
+"""The disks of a guest that is rescued: a disk of the rescue image, from which it boots, and behind it all disks of the instance.
 
 source: Nova's libvirt driver (blockinfo.get_disk_mapping with rescue)
 """

@@ -230,7 +230,7 @@ _COOKIE = frozenset(
 
 
 def parse_strictly(text: str, guest: Arriving) -> Node:
-    """Parse XML that another host sent. :raises MigrationPreCheckError: it declares a document type, or is no XML."""
+    """Parse XML that another host sent. :raises MigrationPreCheckError: it declares a document type, or cannot be parsed."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text or "\0" in text:
         raise _refused(guest, "declares a document type")
     try:

@@ -331,7 +331,7 @@ def _interface(guest: GuestSpec, vif: t.Mapping[str, t.Any], model: str, queues:
             reason="the VIF %s names no %s of the host" % (vif.get("id"), kind.name),
             remedy="Set source on the network in bootflow_networks.",
         )
-    bandwidth: dict[str, t.Any] = {  # 0 is no limit, which libvirt's schema has no number for
+    bandwidth: dict[str, t.Any] = {  # 0 means without a limit, for which libvirt's schema has no number
         name: values.quota_number(guest.flavor, "vif_%s" % name) or None for name in values.VIF_LIMITS
     }
     return InterfaceConfig(

@@ -22,7 +22,7 @@ from .stores.store_kind import ImageStore
 
 FORMATS = (RAW, QCOW2)
 
-#: Fields of Glance's images that are no properties. source: Cinder's glance_core_properties
+#: Fields of Glance's images that are not properties. source: Cinder's glance_core_properties
 CORE = frozenset(
     ("checksum", "container_format", "disk_format", "image_name", "image_id", "min_disk", "min_ram", "name", "size")
 )

@@ -21,7 +21,7 @@ FAILED_QUIETLY = "failed_quietly"
 RESULT_FAILED = "failed"
 RESULT_RESCHEDULED = "rescheduled"
 
-# While these are prepared (ports allocated, volumes created and exported), every failure without its own line ends the build: it is no fault of
+# While these are prepared (ports allocated, volumes created and exported), every failure without its own line ends the build: it is not a fault of
 # the host, and another host would not avoid it. The host's own work is Nova's spawn and is rescheduled.
 PREPARING_NETWORKS = "networks"
 PREPARING_BLOCK_DEVICES = "block_devices"

@@ -15,7 +15,7 @@ A state has four parts:
 Of a resize on the instance's own host both names mean that host: ``source`` is what the instance was before, ``destination`` what it becomes, and a
 cleanup removes that part only.
 
-A run that dies, or a host that is lost, is no event: the next report of a host, or a person, ends the move by the same events.
+The death of a run and the loss of a host are not in the table: the next report of a host, or a person, ends the move by the same events.
 
 LAWS are true of every state that the table leads to.
 source: Nova's ComputeManager: resize_instance, finish_resize, revert_resize, confirm_resize, live_migration and rebuild_instance

@@ -20,7 +20,7 @@ def made_for(run_id: str, move_id: int, created_at: float) -> str:
 
 
 def made_at(seconds: float) -> str:
-    """The mark of a boot or a rebuild, which is no move. :arg seconds: since the epoch, by the ledger"""
+    """Return the mark of a boot or a rebuild. :arg seconds: since the epoch, by the ledger"""
     return "%s@%.6f" % (BUILD, seconds)
 
 

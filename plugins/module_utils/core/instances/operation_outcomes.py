@@ -114,7 +114,7 @@ def summary_of(
 ) -> dict[str, t.Any]:
     """Return what people read of an instance at the end of an operation.
 
-    :arg vm_state: see vm_state_after(). :arg missing: the note of one whose domain is missing, where that is no error
+    :arg vm_state: see vm_state_after(). :arg missing: the note of an instance whose domain is missing, where this counts as success
     """
     domain_missing = answer.get("gone")
     return {

@@ -227,7 +227,7 @@ ACTIONS: dict[str, Action] = {
         makes_image=True,
     ),
     "snapshot_volume_backed": Action(_in(ACTIVE, STOPPED, SUSPENDED), during=IMAGE_SNAPSHOT_PENDING, locks=False),
-    # Nova's goes on to the task_states of a snapshot. One of its own says which of the two a dead run was in.
+    # Nova's goes on to the task_states of a snapshot. A separate one says which of the two a dead run was in.
     "create_backup": Action(_USED, during=IMAGE_BACKUP, locks=False, journalled="createBackup", makes_image=True),
     # Nova has none. Its task_state is one that Nova's snapshot passes: a snapshot has it never while its host works.
     "incremental_backup": Action(_USED, during=IMAGE_SNAPSHOT, locks=False, journalled="incrementalBackup"),
@@ -272,7 +272,7 @@ ACTIONS: dict[str, Action] = {
 }
 
 
-#: Their results are not told apart by the power state of the guest.
+#: Their results do not differ in the power state of the guest.
 OF_A_RESCUE = frozenset(("rescue", "unrescue"))
 
 # The power states of an instance in a vm_state. They show whether the action of a dead run was completed.

@@ -90,7 +90,7 @@ def _boolean(value: t.Any) -> bool:
 
 
 def is_text(value: str) -> bool:
-    """Whether a ledger, a host and a file can have it: it has no NUL, and no half characters (of bytes that are no UTF-8)."""
+    """Whether a ledger, a host and a file can have it: it has no NUL, and no half characters (of bytes that are not UTF-8)."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 NEAREST = 8  # hosts before it in its chain that a host may turn to
 HOLDERS = 4  # hosts with the whole image that it may turn to
-LAST = 3  # hosts at the end of its chain that it may turn to, which give to nobody
+LAST = 3  # hosts at the end of its chain that it may turn to, which give to no host yet
 
-#: What a host answers of an image: it lacks it, it has the very file, another run fetches it, or the file is of a store of its own.
+#: What a host answers of an image: it lacks it, it has the very file, another run fetches it, or the file is in one of its stores.
 LACKS, WHOLE, BUSY, STORED = "lacks", "whole", "busy", "stored"
 
 

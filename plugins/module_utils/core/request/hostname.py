@@ -24,7 +24,7 @@ def sanitize_hostname(name: str, uuid: t.Optional[str] = None) -> str:
     As in Nova: characters above U+00FF are removed, the rest is cut to 63 characters, blanks, underscores and dots become
     dashes, other non-word characters are removed, lower case, no dash at either end. If nothing is left:
     Server-<uuid>, or the empty string without ``uuid``. Word characters are ASCII's (Nova under Python 3 leaves
-    accented letters in, which are no hostname).
+    accented letters in, which no hostname has).
 
     :raises InvalidInput: the name is not a text.
     """

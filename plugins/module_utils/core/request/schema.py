@@ -394,7 +394,7 @@ def _words(error: t.Any, value: str) -> str:
 
 
 def _wanted(types: t.Any, schema: t.Mapping[str, t.Any]) -> list[str]:
-    """Return the types of a value. A text that is read as a number or a boolean is no separate type."""
+    """Return the types of a value. A text that is read as a number or a boolean counts as that."""
     wanted = [types] if isinstance(types, str) else list(types)
     read = [name for name in wanted if name in ("integer", "number", "boolean")]
     return read if "format" in schema and {*read, "string"} == set(wanted) and read else wanted

@@ -98,7 +98,7 @@ _OF_AGGREGATES, _OF_FACTS = "AggregateInstanceExtraSpecsFilter", "ComputeCapabil
 def unread_requirements(flavors: t.Iterable[Flavor], filters: t.Collection[str], own_filters: bool) -> list[str]:
     """A sentence for each flavor that has extra specs for the choice of a host which no enabled filter reads, with what would read them.
 
-    Nova's ComputeCapabilitiesFilter passes over an unscoped name that is no fact of the host; its AggregateInstanceExtraSpecsFilter reads all of them.
+    Nova's ComputeCapabilitiesFilter ignores an unscoped name that no fact of the host has; its AggregateInstanceExtraSpecsFilter reads all of them.
 
     :arg filters: names of the enabled ones. :arg own_filters: some are the user's own, and may read any name.
     """

@@ -64,7 +64,7 @@ LIVE = Table(
             "live_migration_downtime",
             int,
             500,
-            "How long a guest may stand still at the end of its migration, in milliseconds: with less, busy guests take longer to go over.",
+            "How long a guest may stand still at the end of its migration, in milliseconds: with less, the migrations of busy guests take longer.",
             least=100,
             most=600_000,
         ),

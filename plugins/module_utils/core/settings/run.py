@@ -359,7 +359,7 @@ GUEST_DATA = Table(
             PATH,
             help="Folder on the controller (absolute path; made with mode 0700) for user data and injected files. Each ledger has a folder in it, named by"
             " its id, with files of mode 0600 named by their SHA-256.",
-            default_text="the folder `user-data` beside an sqlite ledger; with PostgreSQL `/var/lib/bootflow/user-data`, of another user than root"
+            default_text="the folder `user-data` next to an sqlite ledger; with PostgreSQL `/var/lib/bootflow/user-data`, of another user than root"
             " `~/.local/state/bootflow/user-data`",
         ),
     )
@@ -441,7 +441,7 @@ PLAYBOOKS = Table(
             "list_refresh",
             bool,
             False,
-            "Playbook `list`: let the compute hosts report first, so that states are those of this moment. The ledger"
+            "Playbook `list`: let the compute hosts report first, so that states are up to date. The ledger"
             " itself is read, not `bootflow_ledger_read_url`.",
         ),
         Setting(

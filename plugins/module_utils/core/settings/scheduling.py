@@ -43,13 +43,13 @@ SCHEDULER = Table(
             "allow_resize_to_same_host",
             bool,
             False,
-            "A resize may choose the instance's own host, which then needs room for both flavors. With one compute host there is no other.",
+            "A resize may choose the instance's own host, which then needs room for both flavors. A single compute host needs it.",
         ),
         Setting(
             "filter_dirs",
             PATHS,
             help="Folders with filters of your own (`*.py`).",
-            default_text="`bootflow_filters` beside the inventory",
+            default_text="`bootflow_filters` next to the inventory",
         ),
         Setting(
             "aggregates",

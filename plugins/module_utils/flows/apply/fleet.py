@@ -56,7 +56,7 @@ from ..moves.place import Mover
 BLOCK_DEVICES, NETWORKS = "block_device_mapping", "networks"
 #: Actions that make the disks of an instance again: where one failed, they may be missing.
 OF_DISKS = (REBUILD, EVACUATE.action)
-#: Names that are no row of the operations, by the kind of a change or by its step.
+#: Names without a row of the operations, by the kind of a change or by its step.
 _KINDS = {
     DELETE: delete.DELETE,
     ATTACH: attach.ATTACH,

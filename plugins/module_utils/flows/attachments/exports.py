@@ -45,7 +45,7 @@ class Export:
     mode: str = "rw"
     iqn: str = ""  # of the volume's target, where there is one
     users: int = 0  # attachments of the volume whose guests may have it open
-    exported: bool = False  # the ledger knows of an export: one that failed gave nobody the volume
+    exported: bool = False  # the ledger knows of an export: one that failed gave no host the volume
     force: bool = False  # its sessions end with it: their host is forced down, and is to be cut off
 
 

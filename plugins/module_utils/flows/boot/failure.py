@@ -202,7 +202,7 @@ def died_error(uuid: str, runs: t.Mapping[str, str]) -> errors.BuildAbortExcepti
 def end_builds(tx: Transaction, host: str, failed: t.Mapping[str, Failed]) -> dict[str, str]:
     """End builds of dead runs in ERROR, like failed builds, but without counting a failed build of the host.
 
-    What is to be cleaned up after them is no guest that is built: the ledger may be older than the host.
+    Their cleanups do not remove a guest that has been built: the ledger may be older than the host.
     """
     failed = {uuid: replace(how, unfinished=True) for uuid, how in failed.items()}
     return fail_by_stage(tx.for_run(replace(tx.context, count_failed_builds=False)), host, failed)

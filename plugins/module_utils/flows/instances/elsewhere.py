@@ -53,7 +53,7 @@ def _words(seen: Sighting) -> str:
 
 
 def hosts_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, set[str]]:
-    """uuid -> the hosts that have something of the instance, and are no destination for it."""
+    """Return uuid -> the hosts that have something of the instance, and so cannot be its destination."""
     return {uuid: {s.host for s in seen} for uuid, seen in sightings.elsewhere(tx, uuids).items()}
 
 

@@ -132,7 +132,7 @@ def _boots_securely(spec: t.Mapping[str, t.Any]) -> bool:
     properties = (spec["image"] or {}).get("properties") or {}
     try:
         return constraints.secure_boot(Flavor(**spec["flavor"]), properties)
-    except BootflowError:  # flavor and image differ: the guest gets no definition, and this is no place to say so
+    except BootflowError:  # flavor and image differ: the guest gets no definition, which is reported elsewhere
         return False
 
 

@@ -58,8 +58,8 @@ def claim(
 ) -> dict[str, Candidate | errors.BootflowError]:
     """Claim destinations for locked instances. Returns uuid -> the claimed host, or why there is none.
 
-    A host with leftovers of an instance is no destination for it, nor is another name of its own machine, where its disks would be such leftovers. Its
-    own host is one only if it may stay. A host that the boot request forced does not bind the moves.
+    A host with leftovers of an instance cannot be its destination, nor can another name of the same machine, where its disks would be such leftovers. Its
+    current host can only if it may stay. A host that the boot request forced does not bind the moves.
 
     :arg kind: of the claims
     """

@@ -79,7 +79,9 @@ def begin_revert(
     failed = _without_source_host(tx, to_revert, silent or {}, has or {})
     try:
         begun = operation.enter(tx, REVERT, [r for r in to_revert if r.uuid not in failed], known_hosts)
-    except errors.ComputeHostNotFound as e:  # the source host has all of the disks: deleting the instance is no remedy
+    except (
+        errors.ComputeHostNotFound
+    ) as e:  # the source host has all of the disks: deleting the instance would lose them
         e.remedy = "Put the host into the inventory. One that is lost and forced down need not answer."
         raise
     history.start_events_on(tx, {r.uuid: r.host for r in begun.rows}, REVERT.name)

@@ -33,7 +33,7 @@ MachineType = t.Callable[[Build], t.Optional[str]]  # that a guest keeps, by the
 
 @dataclass
 class Settled:
-    """The instances that are no builds any more, uuid -> name."""
+    """The instances whose builds have been settled, uuid -> name."""
 
     adopted: dict[str, str] = field(default_factory=dict)  # active: their guests are built
     kept_builds: dict[str, str] = field(default_factory=dict)  # in ERROR, on their host

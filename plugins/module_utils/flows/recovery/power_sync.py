@@ -34,7 +34,7 @@ class Report:
     """The guests of a host."""
 
     asked_at: float  # when the host was asked, in seconds since the epoch
-    power_states: t.Mapping[str, int]  # uuid of each of its domains, also of guests that are no instances
+    power_states: t.Mapping[str, int]  # uuid of each of its domains, also of guests that are not instances
     boot_id: str = ""  # of the start of the host that these are from; "": not known
     resumes: bool = True  # bootflow_resume_guests_state_on_host_boot of the host
     at_work: t.Collection[str] = ()  # uuids of guests that a module works on: what dead runs left of them waits

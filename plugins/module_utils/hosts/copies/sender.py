@@ -32,7 +32,7 @@ from ..os.paths import instance_dir
 from .server import Place, Server, started
 from .stream import Stream, send_file, send_line
 
-#: What goes along beside the recorded disks.
+#: Sent in addition to the recorded disks.
 CONFIG_DRIVE = "disk.config"
 
 
@@ -125,7 +125,7 @@ class _Offers(Server):
     def __init__(self, offers: t.Sequence[_Served], stop: str, seconds: float):
         super().__init__(stop, seconds)
         self.offers = list(offers)
-        self.left: list[_Served] = []  # those of which a file goes still
+        self.left: list[_Served] = []  # disks with a file that is still sent
         self.lock = threading.Lock()
 
     def run(self, listener: socket.socket, context: ssl.SSLContext) -> None:

@@ -292,7 +292,7 @@ def opened(place: Place, patience: float = PATIENCE) -> t.Iterator[ssl.SSLSocket
     :raises Garbled: it has another one. :raises OSError: it is not reached.
     """
     context = _context(ssl.PROTOCOL_TLS_CLIENT)
-    # Nobody vouches for the certificate: it is compared itself. Its dates are those of another clock.
+    # No authority vouches for the certificate: it is compared itself. Its dates are by another clock.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     with socket.create_connection((place.address, place.port), timeout=patience) as plain:

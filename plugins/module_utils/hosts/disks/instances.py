@@ -32,8 +32,8 @@ from .whole.clear import clear_disk
 
 @dataclass(frozen=True)
 class Condition:
-    """What may be removed of an instance: what was made for this move only; nothing that was made after ``due_at``; no guest that is built,
-    where its ledger believes that its build did not end (``unfinished``); and no guest that has power (``without_power``).
+    """Limits of the removal of an instance: what was made for this move only; nothing that was made after ``due_at``; no guest that is built,
+    where its ledger has its build as not ended (``unfinished``); and no guest that has power (``without_power``).
 
     ``due_at`` is in seconds since the epoch, by the ledger's clock, as in the mark; 0.0: no condition.
     """
@@ -192,7 +192,7 @@ def refuse_present(connection: t.Any, folder: str, volume_group: str = "", ledge
 
 
 def _parts(connection: t.Any, folder: str, volume_group: str, ledger_id: str) -> list[str]:
-    """What there is of the instance, in words."""
+    """Return the parts of the instance that exist, in words."""
     found = []
     if find_domain(connection, os.path.basename(folder)) is not None:
         found.append("a domain")
@@ -205,9 +205,9 @@ def _parts(connection: t.Any, folder: str, volume_group: str, ledger_id: str) ->
 def is_removable(
     connection: t.Any, folder: str, condition: Condition, volume_group: str = "", ledger_id: str = ""
 ) -> bool:
-    """Whether the instance may be removed from this host; without it nothing is. Writes nothing.
+    """Return whether this host has the instance and may remove it. Writes nothing.
 
-    :raises Conflict: the instance was built here, or moved here, after its cleanup was due; or its build, which is believed to be unfinished, has ended.
+    :raises Conflict: the instance was built here, or moved here, after its cleanup was due; or its build has ended, which the ledger has as unfinished.
     """
     mark = made_for(folder)
     if condition.unfinished and has_arrived(folder, find_domain(connection, os.path.basename(folder)) is not None):

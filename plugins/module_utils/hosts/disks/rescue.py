@@ -110,7 +110,7 @@ def _state_of(domain: t.Any) -> int:
 
 
 def _remove_disks(folder: str) -> None:
-    """Those of a rescue, or what a killed run left of them."""
+    """Remove the disks of a rescue, or what a killed run left of them."""
     mark_bases_used(folder)
     remove_leftovers(os.path.join(folder, CONFIG_DRIVE))
     remove_files(*(os.path.join(folder, name) for name in (DISK, DISK + ".part", CONFIG_DRIVE, RESCUE_NVRAM)))

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The disks of an instance that is resized on its own host: those that it gets, and those that it had until the resize is decided.
+"""The disks of an instance that is resized on its own host: the new ones, and the former ones until the resize is decided.
 
-Both are in folders of the instance's own; of disks that are not in these the folders have the records only (resizes/).
+Both are in folders of the instance; of disks that are not in these the folders have the records only (resizes/).
 Each step can be killed anywhere and done again, and what a killed one left becomes either of the two:
 prepare() makes copies and touches nothing else, swap_in() exchanges them for the disks, commit() keeps what the instance has, roll_back() brings back
 what it had.
@@ -65,7 +65,7 @@ def prepare(
     with _held(instances_path, ledger_id, uuid) as folder:
         uuid, part = os.path.basename(folder), os.path.join(folder, PART)
         made = [spec.checked() for spec in made]
-        _remove(folder, NEW)  # of an earlier one: no failure below leaves copies that somebody could swap in
+        _remove(folder, NEW)  # of an earlier one: no failure below leaves copies that a later run could swap in
         of_disks = recorded(group, folder)
         if of_disks.vg or not any(STORE_TYPES[spec.backend].needs_group for spec in made):
             group = of_disks
@@ -90,7 +90,7 @@ def prepare(
 def _copied(
     resize: Resize, folder: str, sizes: t.Mapping[str, int], left: t.Collection[str], made: t.Sequence[DiskSpec]
 ) -> dict[str, t.Any]:
-    """What the instance gets, in the folder PART and in its volume group. Returns the records of the disks."""
+    """Make the new disks, in the folder PART and in the volume group. Returns their records."""
     part = os.path.join(folder, PART)
     place = resize.place(folder)
     there = records_of(place)
@@ -259,7 +259,7 @@ def _swap_in(connection: t.Any, folder: str, ledger_id: str, resize: Resize) -> 
 
 
 def _exchange(resize: Resize, folder: str, made: str, kept: str) -> None:
-    """Those that it has no more are put away, and what is not in the folder is exchanged."""
+    """Put away the disks that the instance loses, and exchange what is not in the folder."""
     has, gets = _records(folder)
     gone = set(has) - set(gets) - {RESCUE}
     resize.close(folder)
@@ -273,7 +273,7 @@ def _exchange(resize: Resize, folder: str, made: str, kept: str) -> None:
 
 
 def _records(folder: str) -> list[dict[str, t.Any]]:
-    """Those of what the instance has, and of what it gets."""
+    """Return the records of the disks that the instance has, and of those for it in NEW."""
     return [records_of(folder), records_of(os.path.join(folder, NEW))]
 
 

@@ -55,7 +55,7 @@ def purge_images(
     """Remove the base images that no disk uses and that are old enough; {path, size, age, changed, error} of each.
 
     :arg min_age: seconds. :arg known: ids of images of which the newest file is kept.
-    :raises InvalidDiskInfo: disks of an instance are not mounted, so nobody can tell what they use.
+    :raises InvalidDiskInfo: disks of an instance are not mounted, so their base images are unknown.
     """
     folder = base_dir(instances_path)
     if not os.path.isdir(folder):
@@ -126,9 +126,9 @@ def _marker(folder: str, image_id: str) -> str:
 def _locked(
     bases: t.Sequence[_Base], instances_path: str, fd: int, held: contextlib.ExitStack, refused: dict[str, RemoteError]
 ) -> list[_Base]:
-    """Those that no run fetches or makes disks from; none begins to until ``held`` ends.
+    """Lock the images that no run fetches or makes disks from, until ``held`` ends.
 
-    :arg refused: is given those of them that the host does not let us open, and why.
+    :arg refused: gets the images that the host does not let us open, and why.
     """
     free: dict[str, bool] = {}
     found = []
@@ -172,7 +172,7 @@ def _remove(folder: str, refused: t.Mapping[str, RemoteError], base: _Base) -> d
 
 
 def _used(connection: t.Any, instances_path: str, names: t.Collection[str]) -> set[str]:
-    """Those of ``names`` that a domain or a disk mentions."""
+    """Return which of ``names`` a domain or a disk mentions."""
     texts, paths = _of_domains(connection)
     paths += _of_folders(instances_path)
     seen: set[str] = set()
@@ -230,7 +230,7 @@ def _of_folders(instances_path: str) -> list[str]:
 
 
 def _backing_file(path: str) -> str:
-    """What the header of a qcow2 file names as its backing file; "" for all else.
+    """Return the backing file that the header of a qcow2 file names; "" for all else.
 
     A guest can write such a header into a raw disk: then an image is kept that is not used.
     """

@@ -90,7 +90,7 @@ def compute_node(
     :raises HypervisorUnavailable: libvirt is not running, or virt_type is kvm and libvirt does not offer it, or QEMU's user may not open /dev/kvm.
     """
     instances_path = checked_instances_path(instances_path)
-    working = guests_at_work()  # and again after their states: that of a guest in between is not told for its last
+    working = guests_at_work()  # and again after their states: that of a guest in between is not taken for its last
     # Before the domains: a guest that is built meanwhile is at work, and not one without a domain.
     marks = {uuid: made_for(os.path.join(instances_path, uuid)) for uuid in instance_folders(instances_path, ledger_id)}
     with libvirt_errors():

@@ -243,7 +243,7 @@ def _try(emulator: str, accelerator: str, seconds: float, user: User | None) -> 
     with tempfile.TemporaryDirectory(prefix="bootflow-probe-", dir=_place_for(user)) as folder:
         sector = os.path.join(folder, "sector")
         serial = os.path.join(folder, "serial")
-        # The user gets the files and not the folder: root reads them, and nobody can put others in their place.
+        # The user gets the files and not the folder: root reads them, and no other user can exchange them.
         for path, content in ((sector, boot_sector()), (serial, b"")):
             with open(path, "wb") as file:
                 file.write(content)

@@ -82,7 +82,7 @@ IMAGE_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "headers": {"type": "json", "no_log": True},
     "use_proxy": {"type": "bool", "default": True},
 }
-#: Options of these modules beside it.
+#: Options of these modules in addition to it.
 FETCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "uploads": {"type": "dict", "default": {}},
     "allow_unverified": {"type": "bool", "default": False},

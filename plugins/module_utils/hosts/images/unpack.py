@@ -87,7 +87,7 @@ def unpack(path: str, target: str, kind: str, image_id: str, limits: FetchLimits
     except OSError as error:
         if error.errno is not None:
             raise
-        raise _damaged(image_id, kind, str(error)) from None  # bz2 has no error of its own
+        raise _damaged(image_id, kind, str(error)) from None  # bz2 has no separate error
 
 
 def _damaged(image_id: str, kind: str, reason: str) -> ImageUnacceptable:

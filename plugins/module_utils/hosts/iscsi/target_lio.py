@@ -153,7 +153,7 @@ class LioTarget:
         return {
             "path": export.path,
             "plugin": "fileio" if is_file else "block",
-            # A block device has the cache of its own queue; LIO does not accept another value.
+            # A block device has the cache of its queue; LIO does not accept another value.
             "write_cache": export.write_cache if is_file else None,
             "luns": True,
             "initiators": tuple(sorted(chap)),

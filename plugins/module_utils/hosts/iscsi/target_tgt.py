@@ -263,7 +263,7 @@ class TgtTarget:
         if live is None:
             return Found(iqn, {}, saved=saved, details={"kept": saved_values})
         initiators = tuple(sorted(word for word in live["acls"] if word != NO_INITIATOR))
-        # tgtd does not return secrets: the file has those that were set last.
+        # tgtd does not return secrets: the file has the ones that were set last.
         pairs = {user: (user, secret) for user, secret in saved_values["secrets"].items() if user in live["accounts"]}
         unknown = (UNKNOWN.user, UNKNOWN.secret) if live["accounts"] else None
         chap = {name: pairs.get(saved_values["logins"].get(name), unknown) for name in initiators}

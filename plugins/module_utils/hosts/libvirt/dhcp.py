@@ -98,7 +98,7 @@ def reserve(connection: t.Any, wanted: Reservation, check_mode: bool = False, re
             continue
         progress.mark_changed()
         new = etree.Element("host", mac=wanted.mac.lower(), ip=wanted.address)
-        # libvirt accepts a name once in a network. Of a name that is no hostname dnsmasq ignores the whole reservation.
+        # libvirt accepts a name once in a network. Of a name that is not a hostname dnsmasq ignores the whole reservation.
         if _HOSTNAME.match(wanted.name) and all(h in old or h.get("name") != wanted.name for h in hosts):
             new.set("name", wanted.name)
         for host in old:

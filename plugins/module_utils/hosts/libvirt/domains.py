@@ -61,14 +61,14 @@ from .running import (
 )
 
 POLL = 0.1  # seconds
-_DISK_BUSES = ("scsi", "ide", "usb")  # of disks that have no PCI address of their own
+_DISK_BUSES = ("scsi", "ide", "usb")  # of disks that have no separate PCI address
 _NUMBERS = re.compile(r"[0-9a-f:-]*[0-9][0-9a-f:-]*")
 SCHEMA = "/usr/share/libvirt/schemas"  # of Debian's libvirt, and any other with this prefix
 # What modules found out on this host, until it restarts: a folder for each kind, an empty file for each thing that is so.
 REMEMBERED = "/run/bootflow"
 MOST_REMEMBERED = 1000  # things of a kind; then all are forgotten
 VALID = "valid-forms"  # of definitions, where they are remembered
-# Those that libvirt found valid: to read its schema takes it 10 ms, three times as long as all else of a definition.
+# Definitions that libvirt found valid: to read its schema takes it 10 ms, three times as long as all else of a definition.
 _valid_forms: set[str] = set()
 _validating = threading.Lock()  # guests that are alike come side by side
 
@@ -305,7 +305,7 @@ def _ensure(
     if domain is None:
         if spec.keep_disks:
             _check_disks(spec)
-            if not check_mode:  # which connects nothing anew
+            if not check_mode:  # which connects nothing again
                 _check_logins(spec)
         spec = _with_free_name(connection, spec)
     else:
@@ -320,7 +320,7 @@ def _ensure(
                 spec = replace(spec, xml=spec.keep_others(spec, definitions_of(domain)))
         differences = list(spec.differences(spec.xml, before)) if spec.differences else []
         with libvirt_errors():
-            if not domain.isPersistent():  # somebody undefined it while it ran: without its guest libvirt forgets it
+            if not domain.isPersistent():  # it was undefined while it ran: without its guest libvirt forgets it
                 differences.append("not persistent")
     define = bool(differences)
     begins = spec.state != "defined" and (domain is None or spec.restart or not is_active(domain))
@@ -344,7 +344,7 @@ def _ensure(
             "after": shown_xml(spec.xml) if define else shown_xml(before),
         }
     if begins and spec.shutdown_timeout > 0 and domain is not None and not check_mode and is_active(domain):
-        # Before it is defined anew: where the run dies meanwhile, the guest is what it was, or off.
+        # Before it is defined again: where the run dies meanwhile, the guest is what it was, or off.
         result["forced"] = shut_down(domain, spec.uuid, spec.shutdown_timeout)
     if define and not check_mode:
         progress.mark_changed()

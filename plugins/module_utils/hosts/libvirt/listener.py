@@ -35,7 +35,7 @@ def say(**words: t.Any) -> None:
         try:
             sys.stdout.write("bootflow " + json.dumps(words) + "\n")
             sys.stdout.flush()
-        except OSError:  # nobody listens any more
+        except OSError:  # the reader is gone
             os._exit(0)
 
 

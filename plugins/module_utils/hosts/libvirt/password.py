@@ -87,7 +87,7 @@ def _explained(error: t.Any, spec: PasswordSpec) -> Exception:
         return SetAdminPasswdNotSupported()
     if is_code(error, "VIR_ERR_NO_CONNECT", "VIR_ERR_INVALID_CONN", "VIR_ERR_RPC", "VIR_ERR_NO_DOMAIN"):
         return translate(error)
-    reason = "error setting admin password"  # Nova says no more, lest the password is told
+    reason = "error setting admin password"  # Nova says no more, lest the password is disclosed
     if spec.password not in text:
         reason += " of user %s: %s" % (spec.user, text)
     return InstancePasswordSetFailed(instance=spec.uuid, reason=reason)

@@ -60,7 +60,7 @@ class PowerSpec:
     at_rest: t.Callable[[t.Any, t.Any], None] | None = (
         None  # gets the connection and the domain of a guest that was shut down
     )
-    restored: bool = False  # one that somebody else left between its saved memory and its first step goes on
+    restored: bool = False  # one that another program left between its saved memory and its first step goes on
 
 
 def ensure_power(connection: t.Any, spec: PowerSpec, check_mode: bool = False, begun: bool = False) -> dict[str, t.Any]:

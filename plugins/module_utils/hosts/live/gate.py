@@ -59,7 +59,7 @@ class Gate(Server):
         self.used_at = time.monotonic()
         self.patience = patience
         self.looked_at = 0.0
-        self.served: set[str] = set()  # tokens of guests that have come, or failed to
+        self.served: set[str] = set()  # tokens of guests that have arrived, or failed to
 
     def goes_on(self) -> bool:
         if self.opened:
@@ -68,7 +68,7 @@ class Gate(Server):
         if now >= self.looked_at + _LOOK:
             self.looked_at = now
             if not any(os.path.isdir(guest.arriving.folder) for guest in self.guests if guest.token not in self.served):
-                self.patience = min(self.patience, _SERVED)  # they have come, or this host was cleaned of them
+                self.patience = min(self.patience, _SERVED)  # they have arrived, or this host was cleaned of them
         return now < self.used_at + self.patience
 
     @contextlib.contextmanager

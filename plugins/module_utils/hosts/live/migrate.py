@@ -249,6 +249,6 @@ def force_complete(domain: t.Any, post_copy: bool) -> bool:
             with libvirt_errors():
                 domain.migrateStartPostCopy(0)
             return True
-        except LibvirtError:  # its memory has not begun to go over, or the migration was begun without the permission
+        except LibvirtError:  # the copy of its memory has not begun, or the migration was begun without the permission
             pass
     return tolerating(domain.suspend, "VIR_ERR_OPERATION_INVALID") is not None

@@ -23,8 +23,8 @@ from ..copies.server import Place, connected, detach, opened
 from ..copies.stream import Garbled, Stream, read_line, send_file, send_line
 from .channels import CHANNELS, LIBVIRT, Sockets, accept, make_folder, pump, remove_folder
 
-STARTS = 600.0  # seconds that a run may need beside its migrations
-_IDLE = 30.0  # seconds without any connection after which nobody needs it, when who started it is gone
+STARTS = 600.0  # seconds that a run may need in addition to its migrations
+_IDLE = 30.0  # seconds without any connection after which it is not needed, when the process that started it is gone
 BEAT = 20.0  # seconds after which it says again that its guest waits for others of its run
 
 _held: list[int] = []  # ends of pipes: the processes see by them that this one has ended

@@ -161,7 +161,7 @@ class Filter:
         try:
             check(self, body)
             body.end()
-        except Exception as error:  # also of what nobody thought of nothing passes
+        except Exception as error:  # also of what is not foreseen nothing passes
             reason = error.message if isinstance(error, BootflowError) else "%s: %s" % (type(error).__name__, error)
             return _error(program, procedure, serial, reason)
         return b""

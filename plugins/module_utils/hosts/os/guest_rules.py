@@ -25,7 +25,7 @@ from .files import read_text, write_file
 from .guest_content import Blocks
 from .paths import make_dirs
 
-#: After the rules that recognise content (60-persistent-storage), before those that act on it (64-md-raid-assembly, 69-lvm).
+#: After the rules that recognise content (60-persistent-storage), before the ones that act on it (64-md-raid-assembly, 69-lvm).
 RULES = "/etc/udev/rules.d/61-bootflow-guests.rules"
 #: The socket of the running udev.
 UDEV = "/run/udev/control"

@@ -17,7 +17,7 @@ import typing as t
 from ...core.errors import WaitTimeout
 from .paths import LOCKS, checked_id, checked_instances_path, own_folder
 
-#: Directory of the locks of this host's storage and guests: volume groups, targets, sessions, domains. All runs share them. Nobody but root can
+#: Directory of the locks of this host's storage and guests: volume groups, targets, sessions, domains. All runs share them. Only root can
 #: make it, or files in it: not below /run/lock, where everybody may.
 LOCK_ROOT = "/run/bootflow"
 

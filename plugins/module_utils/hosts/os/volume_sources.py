@@ -122,7 +122,7 @@ class VolumeSources:
         common = has & should
         if any(kind in (_PATH, _DEVICE) for kind, _value in common):
             return True
-        # Two targets may report one WWID for two volumes, and each has a name of its own.
+        # Two targets may report one WWID for two volumes, and each has a separate name.
         if any(kind in _NAMED for kind, _value in has):
             return any(kind in _NAMED for kind, _value in common)
         return bool(common)

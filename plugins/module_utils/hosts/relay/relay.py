@@ -61,7 +61,7 @@ BEGINS = 300.0  # seconds in which the controller tells all hosts whom to ask, a
 ALONE = 20.0  # seconds in which a host has to reach another
 SAYS = 1.0  # seconds after which a host that passes zeros, which are not sent, says that it goes on
 IDLE = 20.0  # seconds without a connection after which a host that has it is not needed any more
-UNHEARD = 120.0  # seconds that it stays at most for somebody who asks how it ended
+UNHEARD = 120.0  # seconds that it stays at most for a process that asks how it ended
 _PIPE = 1024**2  # bytes
 _DIGESTS_A_SECOND = 500  # answers with digests, to all hosts
 
@@ -112,9 +112,9 @@ class Relay(Server):
         self._origins: list[Source] = []
         self._root, self._sha256, self._may_fetch, self._is_first = "", "", False, False
         self._size = 0  # bytes of the image, as the controller says; 0: it does not know
-        self._is_origin = lock is None  # its digests are those that count
+        self._is_origin = lock is None  # its digests count
         self._fed = 0.0  # when the controller sent something
-        self._asked: float | None = None  # when it was told whom to ask
+        self._asked: float | None = None  # when it got the host to ask
         self._reached = False  # another host
         self._fetches = False  # from the web server
         self._resting: dict[str, float] = {}
@@ -123,7 +123,7 @@ class Relay(Server):
         self._at: dict[int, tuple[str, int]] = {}  # host and next piece of each connection that gets data, by number
         self._delayed: set[str] = set()  # hosts that sent something wrong, as others say
         self._digest_source = (
-            ""  # who said what the pieces are, and nobody has compared the whole: a host, or an earlier run
+            ""  # who said what the pieces are, and the whole has not been compared: a host, or an earlier run
         )
 
     # --- the process ------------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Relay(Server):
 
     def _get_from(self, source: Source) -> bool:
         """Get data from another host as long as it sends some. Returns whether it sent any."""
-        if self._root and self.store.pieces.size is None:  # they are asked for first
+        if self._root and self.store.pieces.size is None:  # they are requested first
             return False
         before = self.store.have
         try:

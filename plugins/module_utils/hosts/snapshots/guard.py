@@ -17,7 +17,7 @@ from ..os import command
 
 TRIES = 60  # a second after each other
 
-#: Arguments: URI of libvirt, UUID of the domain, target of the disk, path of the file, how often file systems are let go on: an agent that is
+#: Arguments: URI of libvirt, UUID of the domain, target of the disk, path of the file, how often file systems are thawed: an agent that is
 #: about to stop them answers later.
 PROGRAM = """
 import os, sys, time

@@ -30,7 +30,7 @@ from ..os.paths import checked_id, checked_uuid, make_dirs
 from .guard import TRIES
 from .live_copy import freeze, thaw
 
-#: Arguments: URI of libvirt, UUID of the domain, path of the file, seconds, how often file systems are let go on.
+#: Arguments: URI of libvirt, UUID of the domain, path of the file, seconds, how often file systems are thawed.
 PROGRAM = """
 import os, sys, time
 uri, uuid, path, seconds, tries = sys.argv[1:6]

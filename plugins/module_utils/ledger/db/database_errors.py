@@ -119,7 +119,7 @@ DAMAGED = (UnicodeDecodeError, json.JSONDecodeError)
 
 
 def damaged(address: LedgerAddress, error: Exception) -> errors.LedgerError:
-    """The error for content that is no text, or no JSON."""
+    """Return the error for content that is not text, or not JSON."""
     return errors.LedgerError(
         url=shown(address.url),
         reason="the content is damaged (%s)" % type(error).__name__,

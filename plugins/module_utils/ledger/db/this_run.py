@@ -97,7 +97,7 @@ def identify(pid: int, controller: str, actor: str) -> RunIdentity:
 
 
 class Lease(t.Protocol):
-    """A run's knowledge of its own lease."""
+    """A run's knowledge of its lease."""
 
     def renewed(self, at: float) -> None:
         """A transaction renewed it. :arg at: the time from which it counts"""

@@ -39,7 +39,7 @@ def is_of_standby(error: BaseException | None, driver_connection: t.Any) -> bool
     if getattr(error, "sqlstate", None) != READ_ONLY_SERVER:
         return False
     status = driver_connection.info.parameter_status
-    # One that was promoted since the transaction began says that it is no standby, and the transaction stays read-only.
+    # One that was promoted since the transaction began says that it is not a standby, and the transaction stays read-only.
     return bool(status("in_hot_standby") == "on" or status("default_transaction_read_only") == "off")
 
 

@@ -9,7 +9,7 @@ once per row, which costs next to nothing.
 
 SQL: ``INSERT INTO ... SELECT ... FROM unnest(...)``, ``UPDATE ... FROM unnest(...)``, several of them as ``WITH ... AS (...)``; and as a condition
 ``column = ANY (CAST(... AS ...[]))``, on sqlite ``column IN (SELECT value FROM json_each(?))``.
-Bench: `scripts/bench scheduling`, "1,000 instances over 10,000 hosts", "of one request of 30,000, beside 30 of 1,000".
+Bench: `scripts/bench scheduling`, "1,000 instances over 10,000 hosts", "of one request of 30,000, compared with 30 of 1,000".
 """
 
 from __future__ import annotations

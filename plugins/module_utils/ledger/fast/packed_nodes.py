@@ -218,7 +218,7 @@ def _read_reals(rows: t.Any, ratios: str, times: str) -> None:
     of_kinds = values[list(map(kinds.__getitem__, of_rows))] if len(kinds) > 1 else values
     for number, name in enumerate(RATIOS):
         rows[name] = of_kinds[:, number]
-    # What is no number ends the reading: the 0 at the end is not reached then.
+    # A value that is not a number ends the reading: the 0 at the end is not reached then.
     moments = np.fromstring(times + ",0", sep=",", dtype=np.float64)[:-1].reshape(len(rows), len(TIMES))
     for number, name in enumerate(TIMES):
         rows[name] = moments[:, number]

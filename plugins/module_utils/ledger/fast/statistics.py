@@ -8,7 +8,7 @@ Autovacuum looks at a database once a minute. A fleet that is filled in that tim
 nearly empty: they are read from end to end for each thousand of rows, and boots get slower with every batch.
 
 SQL: ``SELECT relname FROM pg_class ...`` and ``ANALYZE (SKIP_LOCKED) ...``, after a COMMIT that inserted many rows.
-Bench: `scripts/bench fleet`, "the last batches beside the first".
+Bench: `scripts/bench fleet`, "the last batches compared with the first".
 """
 
 from __future__ import annotations

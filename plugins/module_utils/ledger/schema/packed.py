@@ -25,7 +25,7 @@ from .tables import compute_nodes
 SEPARATOR = "\x1f"  # of texts: hardly in one
 NULL = -(2**31)  # for an integer that is NULL
 NAMES = ("host", "node", "availability_zone")
-#: Columns that are no fields of HostState, and that a boot compares or follows.
+#: Columns that are not fields of HostState, and that a boot compares or follows.
 _OTHERS = ("reserved_memory_mb", "reserved_disk_gb", "reserved_vcpus", "profile_id", "disabled_reason")
 #: Name -> an expression that is true or false.
 _ANSWERS = {
@@ -88,7 +88,7 @@ POSTGRESQL = {
 
 #: A row of packed_integers as numpy has it.
 SQLITE_DTYPE = [*((name, ">i4") for name in _INTEGERS), *((name, "?") for name in _BOOLEANS)]
-# sqlite keeps any value in any column. NULL, where a row has one that is no integer of four bytes: such rows are read as they are.
+# sqlite keeps any value in any column. NULL, where a row has one that is not an integer of four bytes: such rows are read as they are.
 _ARE_INTEGERS = "%s = '%s' AND min(%s) >= %d AND max(%s) < %d" % (
     " || ".join("typeof(%s)" % value for value in _INTEGERS.values()),
     "integer" * len(_INTEGERS),

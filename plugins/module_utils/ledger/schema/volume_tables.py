@@ -171,7 +171,7 @@ volume_attachments = sa.Table(
     sa.Column(
         "rescan", sa.Boolean, nullable=False, default=False
     ),  # after an extension: the host has to update the size
-    # Empty: the instance's own. Else the id of its own attachment: this is the second one, while the guest migrates and until its former host is clean.
+    # Empty: the instance's own. Else the id of that one: this is the second attachment, while the guest migrates and until its former host is clean.
     sa.Column("beside", sa.String(36), nullable=False, default="", server_default=""),
     sa.Column("run_id", sa.String(64)),
     sa.Column("created_at", sa.Float, nullable=False),

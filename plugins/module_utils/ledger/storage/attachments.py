@@ -33,7 +33,7 @@ from .volumes import LIVE, Owned, VolumeRow
 _a = volume_attachments.c
 _v = volumes_table.c
 
-OWN = ""  # the column ``beside`` of an instance's own attachment
+OWN = ""  # of the attachment that an instance has; a second one has the id of the first there
 
 OwnedRow = t.TypeVar("OwnedRow", bound=Owned)
 

@@ -14,7 +14,7 @@ from .store_kind import WRITTEN, Source, StoreKind
 class SharedStore(StoreKind):
     name = "shared"
     summary = "a directory that the controller and all hosts have at the same path"
-    mode = "0644"  # to a file server root of a host is somebody else
+    mode = "0644"  # to a file server root of a host is another user
 
     def source(self, path: str, store_host: str) -> Source:
         return Source(url="file://" + quote(path))

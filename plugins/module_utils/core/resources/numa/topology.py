@@ -271,7 +271,7 @@ class GuestNUMATopology:
 
     @property
     def host_cells(self) -> list[int]:
-        """The host's cells of a fitted guest, in the order of its own cells; empty before it is fitted."""
+        """Return the host's cells of a fitted guest, in the order of the guest's cells; empty before it is fitted."""
         return [cell.host_cell for cell in self.cells if cell.host_cell is not None]
 
     @property

@@ -74,7 +74,7 @@ class Arrival(abc.ABC):
 
     @abc.abstractmethod
     def make_empty(self) -> dict[str, dict[str, t.Any]]:
-        """Make complete, empty disks that libvirt copies those of a running guest to.
+        """Make complete, empty disks, to which libvirt copies the disks of a running guest.
 
         Returns of disks that are devices the guest's name -> {path, size}: the bytes that the guest sees where the device is larger, else 0.
 

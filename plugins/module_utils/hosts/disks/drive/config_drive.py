@@ -83,7 +83,7 @@ def content_digest(files: t.Mapping[str, bytes], fmt: str) -> str:
 def build_iso(files: t.Mapping[str, bytes], label: str = LABEL, path: str = "") -> bytes:
     """An ISO 9660 image with Joliet and Rock Ridge names.
 
-    :arg path: of the drive. A program reads the files, passwords among them, from a folder beside it: what a killed run leaves goes with
+    :arg path: of the drive. A program reads the files, passwords among them, from a folder next to it: what a killed run leaves is removed with
         the instance, or when the drive is made again. Without it they are in the host's folder for temporary files.
     :raises InvalidInput: a path is not possible on a drive.
     :raises MissingLibrary: neither pycdlib nor one of ISO_TOOLS is installed.

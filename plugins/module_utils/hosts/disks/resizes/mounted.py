@@ -100,7 +100,7 @@ class ResizedMounted(ResizedVolumes):
 
 
 def _is_holder(records: t.Mapping[str, t.Any]) -> bool:
-    """Return whether the records of an instance's folder are those of a file system in which it has its disks."""
+    """Return whether the records of an instance's folder have a file system that holds its disks."""
     return is_file_system(records.get(DISK))
 
 

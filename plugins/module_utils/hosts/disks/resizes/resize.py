@@ -45,7 +45,7 @@ class Resize(abc.ABC):
         made: t.Sequence[DiskSpec],
         needed: int,
     ) -> dict[str, t.Any]:
-        """Copy the disks, not smaller than ``sizes`` (bytes, by name), and create those that are ``made``. Returns the records of both.
+        """Copy the disks, not smaller than ``sizes`` (bytes, by name), and create ``made``. Returns the records of both.
 
         :arg part: the folder for copies that are files, and for the records. :arg needed: as check() returned
         :raises DiskFull: there is no room. :raises InvalidDiskInfo: a disk is missing. :raises VolumeIsBusy: a guest uses it.

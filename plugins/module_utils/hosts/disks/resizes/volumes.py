@@ -83,7 +83,7 @@ class ResizedVolumes(ResizedFiles):
 
 
 def _files(records: Records) -> dict[str, t.Mapping[str, t.Any]]:
-    """Return the records of disks that are no logical volumes."""
+    """Return the records of disks that are not logical volumes."""
     return {name: record for name, record in records.items() if not is_volume(record)}
 
 
@@ -174,7 +174,7 @@ def _drop(group: Group, uuid: str, *ends: str) -> bool:
 
 
 def _names(group: Group, uuid: str) -> set[str]:
-    """Without those that are being removed: nothing brings them back."""
+    """Return the names of the instance's volumes, except volumes that are being removed: nothing restores them."""
     lvs = of_instance(lvm.read_group(group.vg, group.ledger_id), uuid)
     return {lv.name for lv in lvs if DELETING not in lv.tags}
 

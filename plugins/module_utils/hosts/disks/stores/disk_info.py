@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The records of an instance's disks, in the file disk.info beside them: how each disk was created.
+"""The records of an instance's disks, in the file disk.info next to them: how each disk was created.
 
 A record is written before the disk gets its name, and determines the format of the disk, because a guest can write anything into the disk itself.
 source: CVE-2015-7548, CVE-2016-2140.

@@ -77,7 +77,7 @@ def open_file(folder: str, path: str, record: t.Mapping[str, t.Any]) -> int:
     """Open a disk that is a file. Returns the descriptor, see Store.opened(). :arg folder: with room for a copy of a layer"""
     check_file(path, record)
     run([program("qemu-img", QEMU_IMG_PACKAGE), "info", "-f", record["format"], path], timeout=60.0)  # locks it
-    # Beside a full disk its own file system has no room for another one.
+    # Next to a full disk the file system has no room for another one.
     if record.get("base") and record["format"] == QCOW2:
         return _flat(folder, path)
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -173,7 +173,7 @@ class _Overlay:
     def __init__(self) -> None:
         self._first = threading.Lock()
         self._size = 0
-        self._blocks: dict[int, bytes] = {}  # those that are not zeros, by their place
+        self._blocks: dict[int, bytes] = {}  # bytes that are not zeros, by their place
 
     def make(self, base: BaseImage, target: str, size: int) -> None:
         """Make the file ``target``. :arg size: of the disk, in bytes"""

@@ -18,12 +18,12 @@ INSTANCE = "instance"
 
 
 def of_instance(group: VolumeGroup, uuid: str) -> list[LogicalVolume]:
-    """The volumes of the instance in the group, by name, without those of other ledgers."""
+    """Return the volumes of the instance in the group, without volumes of other ledgers."""
     return [lv for lv in _of_ledger(group) if tag_value(lv.tags, INSTANCE) == uuid]
 
 
 def by_instance(group: VolumeGroup) -> dict[str, list[str]]:
-    """UUID of an instance -> names of its volumes in the group, without those of other ledgers. Tags without a valid UUID are ignored."""
+    """Return UUID of an instance -> names of its volumes in the group, without volumes of other ledgers. Tags without a valid UUID are ignored."""
     found: dict[str, list[str]] = {}
     for lv in _of_ledger(group):
         uuid = tag_value(lv.tags, INSTANCE)

@@ -22,7 +22,7 @@ from .instance_volumes import remove
 
 @dataclass
 class Removed:
-    """What was, or in check mode would be, removed, as text, and the mount points."""
+    """The parts that were, or in check mode would be, removed, as text, and the mount points."""
 
     words: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a host does with the local disks of guests, whatever their store: one class for each way to keep them."""
+"""The work of a host with the local disks of guests, whatever their store: one class for each way to keep them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_a_flavor_that_fits(world: World) -> None:
     assert (result["fits"], result["changed"], result["lost"]) == (True, False, [])
     assert answer["by_host"][0]["host"] == "h1" and answer["total"] >= 2 and answer["fits"]
     assert [p["count"] for p in answer["placed"]] == [2]
-    assert "What if (nothing is changed):" in lines and any(line.startswith("Facts are those") for line in lines)
+    assert "What if (nothing is changed):" in lines and any(line.startswith("Facts are from") for line in lines)
 
 
 def test_a_flavor_that_fits_nowhere(world: World) -> None:
