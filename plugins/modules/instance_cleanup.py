@@ -198,7 +198,7 @@ def main():
     )
     keep_time_limit(module)
     args = module.params
-    local = Group(args["volume_group"] or "", args["ledger_id"], Clearing.of(args))
+    local = Group(args["volume_group"] or "", args["ledger_id"], Clearing.from_arguments(args))
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 

@@ -212,7 +212,7 @@ def main():
     module = AnsibleModule(argument_spec=argument_spec())
     keep_time_limit(module)
     args = module.params
-    local = Group(args["volume_group"] or "", args["ledger_id"], Clearing.of(args))
+    local = Group(args["volume_group"] or "", args["ledger_id"], Clearing.from_arguments(args))
 
     def one(instance):
         def refuse(folder):

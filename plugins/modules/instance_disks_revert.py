@@ -136,7 +136,7 @@ def main():
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     keep_time_limit(module)
     args = module.params
-    group = Group("", args["ledger_id"], Clearing.of(args))
+    group = Group("", args["ledger_id"], Clearing.from_arguments(args))
     step = revert.check if module.check_mode else STATES[args["state"]]
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:

@@ -159,11 +159,11 @@ class _Work:
     def image(self, args: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         image_id = checked_id(args["id"], "image id")
         source = image_source(args, self.uploads, self.allow_unverified, self.fetch_limits)
-        found = cached_image(source, self.instances_path)
-        if found is None and not (self.fetch and (source.path or source.url)):
+        cached = cached_image(source, self.instances_path)
+        if cached is None and not (self.fetch and (source.path or source.url)):
             self.missing.add(image_id)
             return {"changed": False, "virtual_size": None, "path": ""}
-        if found is None and self.check_mode:
+        if cached is None and self.check_mode:
             self.unknown_size.add(image_id)
             return {"changed": True, "virtual_size": None, "path": ""}
         limit = args.get("virtual_size_limit")

@@ -182,24 +182,24 @@ def refuse_present(connection: t.Any, folder: str, volume_group: str = "", ledge
     :arg folder: of the instance. :arg volume_group: of the host's local disks; "": none
     :raises Conflict: there is a domain, a folder, or logical volumes of it.
     """
-    found = _parts(connection, folder, volume_group, ledger_id)
-    if found:
+    parts = _parts(connection, folder, volume_group, ledger_id)
+    if parts:
         raise Conflict(
             message="host %s already has %s of instance %s, which was left alone"
-            % (os.uname().nodename, found[0], os.path.basename(folder)),
+            % (os.uname().nodename, parts[0], os.path.basename(folder)),
             remedy="Run bootflow.compute.audit to see what the host has of the instance. If the ledger was restored from a backup, the instance may run there.",
         )
 
 
 def _parts(connection: t.Any, folder: str, volume_group: str, ledger_id: str) -> list[str]:
     """Return the parts of the instance that exist, in words."""
-    found = []
+    parts = []
     if find_domain(connection, os.path.basename(folder)) is not None:
-        found.append("a domain")
+        parts.append("a domain")
     if os.path.lexists(folder):
-        found.append("a folder")
+        parts.append("a folder")
     names = volumes_of(os.path.basename(folder), Group(volume_group, ledger_id))
-    return found + (["the logical volume %s" % names[0]] if names else [])
+    return parts + (["the logical volume %s" % names[0]] if names else [])
 
 
 def is_removable(

@@ -88,19 +88,25 @@ def save(connection: t.Any, instances_path: str, spec: RescuedSpec, check_mode: 
     """
     folder = instance_dir(instances_path, spec.uuid)
     uuid = os.path.basename(folder)
-    kept = os.path.join(folder, DEFINITION)
+    definition_path = os.path.join(folder, DEFINITION)
     with _held(instances_path, uuid, check_mode):
-        found = _look(connection, uuid)
-        result = {"changed": True, "ran": found.active and not found.alive, "power_state": _state_of(found.domain)}
+        domain_state = _look(connection, uuid)
+        result = {
+            "changed": True,
+            "ran": domain_state.active and not domain_state.alive,
+            "power_state": _state_of(domain_state.domain),
+        }
         if check_mode:
             return result
         progress.mark_changed()
         make_dirs(folder)
-        if not found.defined or not os.path.exists(kept):
-            own = spec.xml if found.domain is None or found.defined else definition_of(found.domain)
-            write_file(kept, own.encode("utf-8"), 0o600)
-        if found.alive:
-            cut_off(found.domain)
+        if not domain_state.defined or not os.path.exists(definition_path):
+            own = (
+                spec.xml if domain_state.domain is None or domain_state.defined else definition_of(domain_state.domain)
+            )
+            write_file(definition_path, own.encode("utf-8"), 0o600)
+        if domain_state.alive:
+            cut_off(domain_state.domain)
         _remove_disks(folder)
     return result
 
@@ -142,20 +148,20 @@ def restore(
     uuid = os.path.basename(folder)
     forced = False
     with _held(instances_path, uuid, check_mode):
-        found = _look(connection, uuid)
+        domain_state = _look(connection, uuid)
         own = read_text(os.path.join(folder, DEFINITION))
-        if check is not None and (found.defined or found.alive):
-            check(found.domain, own or spec.xml, folder)
+        if check is not None and (domain_state.defined or domain_state.alive):
+            check(domain_state.domain, own or spec.xml, folder)
         if check_mode:
-            return {"changed": True, "forced": False, "power_state": _state_of(found.domain)}
+            return {"changed": True, "forced": False, "power_state": _state_of(domain_state.domain)}
         progress.mark_changed()
-        if found.alive or (found.defined and not found.active):
-            cut_off(found.domain)
+        if domain_state.alive or (domain_state.defined and not domain_state.active):
+            cut_off(domain_state.domain)
         _remove_disks(folder)
-        if found.defined or found.domain is None:
+        if domain_state.defined or domain_state.domain is None:
             of_ledger = spec.xml
-            if found.domain is not None:
-                before = definition_of(found.domain)
+            if domain_state.domain is not None:
+                before = definition_of(domain_state.domain)
                 of_ledger = with_local_disks(with_logins(of_ledger, before), before, uuid)
             of_ledger = as_recorded(instances_path, uuid, of_ledger)
             forced = _define(connection, uuid, own, of_ledger)

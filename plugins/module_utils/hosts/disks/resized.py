@@ -52,13 +52,13 @@ def prepare(
     ledger_id: str,
     uuid: str,
     sizes: t.Mapping[str, int],
-    left: t.Collection[str] = (),
+    not_copied: t.Collection[str] = (),
     made: t.Sequence[DiskSpec] = (),
     group: Group = NO_GROUP,
 ) -> dict[str, t.Any]:
     """Copy the disks of an instance whose guest is off, and let the copies grow to ``sizes`` (bytes, by name). Gives {changed, disks}.
 
-    :arg left: disks that are not copied. :arg made: disks that are made. :arg group: for disks that need one
+    :arg not_copied: disks that are not copied. :arg made: disks that are made. :arg group: for disks that need one
     :raises Conflict: the folder belongs to another ledger. :raises DiskFull: there is no room for the copies.
     :raises InvalidDiskInfo: a disk is missing, or not of a known format. :raises CommandFailed, VolumeIsBusy: a guest uses it.
     """
@@ -73,7 +73,7 @@ def prepare(
         progress.mark_changed()
         try:
             _remove(folder, PART)
-            records = _copied(resize, folder, sizes, left, made)
+            records = _copied(resize, folder, sizes, not_copied, made)
             os.rename(part, os.path.join(folder, NEW))
             fsync(folder)
         except BaseException:
@@ -88,28 +88,28 @@ def prepare(
 
 
 def _copied(
-    resize: Resize, folder: str, sizes: t.Mapping[str, int], left: t.Collection[str], made: t.Sequence[DiskSpec]
+    resize: Resize, folder: str, sizes: t.Mapping[str, int], not_copied: t.Collection[str], made: t.Sequence[DiskSpec]
 ) -> dict[str, t.Any]:
     """Make the new disks, in the folder PART and in the volume group. Returns their records."""
     part = os.path.join(folder, PART)
     place = resize.place(folder)
-    there = records_of(place)
-    missing = sorted(set(sizes) - set(there))
+    current_records = records_of(place)
+    missing = sorted(set(sizes) - set(current_records))
     if missing:
         raise InvalidDiskInfo(reason="folder %s has no disk %s" % (place, ", ".join(missing)))
-    records = {n: r for n, r in there.items() if n != RESCUE and n not in left}
+    records = {n: r for n, r in current_records.items() if n != RESCUE and n not in not_copied}
     needed = resize.check(folder, records, made)
     resize.commit(os.path.basename(folder))  # of an earlier one
     _remove(folder, OLD)
     if not records_of(folder):
         write_records(folder, {})  # the exchange counts with it
     make_dirs(part, 0o700)
-    _copy_nvram(folder, part, left)
+    _copy_nvram(folder, part, not_copied)
     return resize.copy(folder, part, records, sizes, made, needed)
 
 
-def _copy_nvram(folder: str, part: str, left: t.Collection[str]) -> None:
-    nvram = None if NVRAM in left else open_nvram(folder)
+def _copy_nvram(folder: str, part: str, not_copied: t.Collection[str]) -> None:
+    nvram = None if NVRAM in not_copied else open_nvram(folder)
     if nvram is not None:
         os.close(nvram)
         copy_file(os.path.join(folder, NVRAM), os.path.join(part, NVRAM))
@@ -138,9 +138,9 @@ def commit(
     """
     with _held(instances_path, ledger_id, uuid) as folder:
         resize = _resize(group, folder)
-        taken = _swap_in(connection, folder, ledger_id, resize)
+        swapped_in = _swap_in(connection, folder, ledger_id, resize)
         dropped = resize.commit(os.path.basename(folder))
-        return {"changed": _remove(folder, OLD, PART) or dropped or taken}
+        return {"changed": _remove(folder, OLD, PART) or dropped or swapped_in}
 
 
 def roll_back(
@@ -157,14 +157,14 @@ def roll_back(
     :raises Conflict: the guest is another ledger's.
     """
     with _held(instances_path, ledger_id, uuid) as folder:
-        kept = os.path.join(folder, OLD)
-        definition = os.path.join(kept, DEFINITION)
+        old_folder = os.path.join(folder, OLD)
+        definition = os.path.join(old_folder, DEFINITION)
         uuid, resize = os.path.basename(folder), _resize(group, folder)
-        there = [n for n in _names(kept) if n != DEFINITION]
+        old_files = [n for n in _names(old_folder) if n != DEFINITION]
         before, added = _before(folder), _added(folder)
         exchanged = resize.is_swapped_in(uuid, added)
-        taken = bool(there) or exchanged
-        if taken:
+        swapped_in = bool(old_files) or exchanged
+        if swapped_in:
             progress.mark_changed()
             with guest_lock(uuid):
                 domain = _domain(connection, uuid, ledger_id)
@@ -175,16 +175,16 @@ def roll_back(
             resize.close(folder)
         remove_files(*(os.path.join(folder, n) for n in resize.files_of(added)))
         resize.roll_back(folder, added, before)
-        if there:
+        if old_files:
             # The records last: until then the others are tried again.
-            for name in sorted(there, key=lambda n: n == RECORDS):
-                os.rename(os.path.join(kept, name), os.path.join(folder, name))
+            for name in sorted(old_files, key=lambda n: n == RECORDS):
+                os.rename(os.path.join(old_folder, name), os.path.join(folder, name))
                 remove_files(
-                    os.path.join(kept, name)
+                    os.path.join(old_folder, name)
                 )  # it is one file still, with both names, where swap_in() was killed
             fsync(folder)
         dropped = resize.discard_copies(uuid)
-        removed = _remove(folder, NEW, PART) or dropped or taken
+        removed = _remove(folder, NEW, PART) or dropped or swapped_in
         if os.path.exists(definition):
             if not define:
                 return {"changed": removed}
@@ -215,8 +215,8 @@ def _resize(group: Group, folder: str) -> Resize:
 
 def _unmount_below(folder: str) -> None:
     """Unmount what is mounted in this folder. :raises VolumeIsBusy: a file there is open."""
-    for each in mounts.below(folder):
-        mounts.unmount(each.place)
+    for mount in mounts.below(folder):
+        mounts.unmount(mount.place)
 
 
 def _names(folder: str) -> list[str]:
@@ -227,7 +227,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _swap_in(connection: t.Any, folder: str, ledger_id: str, resize: Resize) -> bool:
-    made, kept = os.path.join(folder, NEW), os.path.join(folder, OLD)
+    made, old_folder = os.path.join(folder, NEW), os.path.join(folder, OLD)
     if not os.path.isdir(made):
         return False
     progress.mark_changed()
@@ -241,35 +241,35 @@ def _swap_in(connection: t.Any, folder: str, ledger_id: str, resize: Resize) -> 
                     remedy="Shut it down (virsh destroy), then bootflow.compute.heartbeat.",
                 )
             xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
-        make_dirs(kept, 0o700)
-        if not os.path.exists(os.path.join(kept, DEFINITION)):
-            write_file(os.path.join(kept, DEFINITION), xml.encode("utf-8"), 0o600)
+        make_dirs(old_folder, 0o700)
+        if not os.path.exists(os.path.join(old_folder, DEFINITION)):
+            write_file(os.path.join(old_folder, DEFINITION), xml.encode("utf-8"), 0o600)
         _undefine(domain)
-    make_dirs(kept, 0o700)
+    make_dirs(old_folder, 0o700)
     if RECORDS in _names(made):
-        _exchange(resize, folder, made, kept)
+        _exchange(resize, folder, made, old_folder)
     for name in sorted(_names(made), key=lambda n: n == RECORDS):
         with contextlib.suppress(FileExistsError, FileNotFoundError):  # of a killed one; a disk that is added
-            os.link(os.path.join(folder, name), os.path.join(kept, name))
-        fsync(kept)
+            os.link(os.path.join(folder, name), os.path.join(old_folder, name))
+        fsync(old_folder)
         os.rename(os.path.join(made, name), os.path.join(folder, name))
     fsync(folder)
     os.rmdir(made)
     return True
 
 
-def _exchange(resize: Resize, folder: str, made: str, kept: str) -> None:
+def _exchange(resize: Resize, folder: str, made: str, old_folder: str) -> None:
     """Put away the disks that the instance loses, and exchange what is not in the folder."""
     has, gets = _records(folder)
-    gone = set(has) - set(gets) - {RESCUE}
+    dropped_names = set(has) - set(gets) - {RESCUE}
     resize.close(folder)
-    for name in sorted(resize.files_of(gone)):
+    for name in sorted(resize.files_of(dropped_names)):
         with contextlib.suppress(FileNotFoundError):
-            os.rename(os.path.join(folder, checked_disk_name(name)), os.path.join(kept, name))
-    if NVRAM not in _names(made) and NVRAM not in _names(kept):
+            os.rename(os.path.join(folder, checked_disk_name(name)), os.path.join(old_folder, name))
+    if NVRAM not in _names(made) and NVRAM not in _names(old_folder):
         with contextlib.suppress(FileNotFoundError):
-            os.rename(os.path.join(folder, NVRAM), os.path.join(kept, NVRAM))
-    resize.swap_in(folder, gone, gets)
+            os.rename(os.path.join(folder, NVRAM), os.path.join(old_folder, NVRAM))
+    resize.swap_in(folder, dropped_names, gets)
 
 
 def _records(folder: str) -> list[dict[str, t.Any]]:
@@ -279,8 +279,8 @@ def _records(folder: str) -> list[dict[str, t.Any]]:
 
 def _before(folder: str) -> dict[str, t.Any]:
     """The records of what it had before copies were taken."""
-    kept = os.path.join(folder, OLD)
-    return records_of(kept if RECORDS in _names(kept) else folder)
+    old_folder = os.path.join(folder, OLD)
+    return records_of(old_folder if RECORDS in _names(old_folder) else folder)
 
 
 def _added(folder: str) -> list[str]:
@@ -289,12 +289,12 @@ def _added(folder: str) -> list[str]:
 
 
 def _remove(folder: str, *names: str) -> bool:
-    found = [os.path.join(folder, n) for n in names if os.path.lexists(os.path.join(folder, n))]
-    for path in found:
+    paths = [os.path.join(folder, n) for n in names if os.path.lexists(os.path.join(folder, n))]
+    for path in paths:
         progress.mark_changed()
         _unmount_below(path)
         shutil.rmtree(path)
-    return bool(found)
+    return bool(paths)
 
 
 def _domain(connection: t.Any, uuid: str, ledger_id: str) -> t.Any | None:

@@ -62,14 +62,14 @@ def purge_images(
         return
     with contextlib.ExitStack() as held:
         fd = held.enter_context(own_folder(folder))
-        there = _bases(folder, fd)
+        bases = _bases(folder, fd)
         meant = [
-            b for b in there if b.age >= min_age and not (b.image_id in known and _newest(folder, b.image_id) == b.name)
+            b for b in bases if b.age >= min_age and not (b.image_id in known and _newest(folder, b.image_id) == b.name)
         ]
         refused: dict[str, RemoteError] = {}
         if not check_mode:
             meant = _locked(meant, instances_path, fd, held, refused)
-        used = _used(connection, instances_path, {b.name for b in there}) if meant else set()
+        used = _used(connection, instances_path, {b.name for b in bases}) if meant else set()
         unused = [b for b in meant if b.name not in used]
         if not check_mode:
             for name in used:
@@ -93,7 +93,7 @@ def mark_bases_used(folder: str) -> None:
 
 
 def _bases(folder: str, fd: int) -> list[_Base]:
-    found = []
+    bases = []
     for name in sorted(os.listdir(folder)):
         half = _HALF.match(name)
         image_id = half["id"] if half else image_of_base(name)
@@ -103,8 +103,8 @@ def _bases(folder: str, fd: int) -> list[_Base]:
             continue  # a run has fetched and converted it
         if image_id and stat.S_ISREG(status.st_mode):
             age = max(time.time() - max(status.st_mtime, status.st_ctime), 0.0)
-            found.append(_Base(name, image_id, status.st_blocks * 512, age))
-    return found
+            bases.append(_Base(name, image_id, status.st_blocks * 512, age))
+    return bases
 
 
 def _newest(folder: str, image_id: str) -> str:
@@ -131,7 +131,7 @@ def _locked(
     :arg refused: gets the images that the host does not let us open, and why.
     """
     free: dict[str, bool] = {}
-    found = []
+    locked = []
     for base in bases:
         if base.image_id not in free:
             try:
@@ -154,8 +154,8 @@ def _locked(
                     lock.callback(os.close, file)
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     held.push(lock.pop_all())
-                found.append(base)
-    return found
+                locked.append(base)
+    return locked
 
 
 def _remove(folder: str, refused: t.Mapping[str, RemoteError], base: _Base) -> dict[str, t.Any]:
@@ -200,10 +200,10 @@ def _of_domains(connection: t.Any) -> tuple[list[str], list[str]]:
 def _of_pool(connection: t.Any, pool: str | None, volume: str | None) -> list[str]:
     if not pool or not volume:
         return []
-    gone = ("VIR_ERR_NO_STORAGE_POOL", "VIR_ERR_NO_STORAGE_VOL", "VIR_ERR_OPERATION_INVALID")
+    harmless = ("VIR_ERR_NO_STORAGE_POOL", "VIR_ERR_NO_STORAGE_VOL", "VIR_ERR_OPERATION_INVALID")
     path = tolerating(
         lambda: connection.storagePoolLookupByName(pool).storageVolLookupByName(volume).path(),
-        *gone,
+        *harmless,
     )
     return [path] if path else []
 
@@ -211,7 +211,7 @@ def _of_pool(connection: t.Any, pool: str | None, volume: str | None) -> list[st
 def _of_folders(instances_path: str) -> list[str]:
     """All files of instances. :raises InvalidDiskInfo: see purge_images()."""
     root = checked_instances_path(instances_path)
-    found = []
+    paths = []
     for parent, folders, files in os.walk(root):
         if parent == root:
             folders.remove(os.path.basename(base_dir(root)))
@@ -225,8 +225,8 @@ def _of_folders(instances_path: str) -> list[str]:
                     % (os.path.basename(parent), place),
                     remedy="Mount them (mount %s), or delete the instance." % place,
                 )
-        found += [os.path.join(parent, name) for name in files]
-    return found
+        paths += [os.path.join(parent, name) for name in files]
+    return paths
 
 
 def _backing_file(path: str) -> str:
@@ -248,15 +248,15 @@ def _files_in(backing: str) -> list[str]:
     """The files that the name of a backing file means: a path, file:PATH, or json:{...}."""
     if not backing.startswith("json:"):
         return [backing[len("file:") :] if backing.startswith("file:") else backing] if backing else []
-    found: list[str] = []
+    paths: list[str] = []
 
     def look(value: t.Any) -> None:
         if isinstance(value, dict):
-            for each in value.values():
-                look(each)
+            for item in value.values():
+                look(item)
         elif isinstance(value, str):
-            found.append(value)
+            paths.append(value)
 
     with contextlib.suppress(ValueError, RecursionError):
         look(json.loads(backing[len("json:") :]))
-    return found
+    return paths

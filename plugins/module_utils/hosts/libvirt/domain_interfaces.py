@@ -58,7 +58,7 @@ class DomainInterface(Device):
 
     def prepare(self, connection: t.Any, check_mode: bool) -> bool:
         """:raises NetworkError: an address cannot be reserved."""
-        changes = [reserve(connection, each, check_mode) for each in self.reservations]
+        changes = [reserve(connection, reservation, check_mode) for reservation in self.reservations]
         return any(changes)
 
     def raise_refused(self, error: t.Any) -> None:
@@ -91,7 +91,7 @@ def desired_interface(args: t.Mapping[str, t.Any], plugging: tuple[float, bool] 
         mac,
         args.get("state") or ATTACHED,
         str(args.get("xml") or ""),
-        tuple(Reservation(**each) for each in args.get("reservations") or ()),
+        tuple(Reservation(**reservation) for reservation in args.get("reservations") or ()),
         str(args.get("network") or ""),
         plugging,
     )

@@ -140,7 +140,7 @@ def find_device(domain: t.Any, part: str, device: Device) -> t.Any:
 
 
 def _among(elements: t.Iterable[t.Any], device: Device) -> t.Any:
-    return next((each for each in elements if device.key_of(each) == device.key), None)
+    return next((element for element in elements if device.key_of(element) == device.key), None)
 
 
 def _definition(domain: t.Any, part: str) -> t.Any:
@@ -203,12 +203,12 @@ def domain_of(connection: t.Any, device: Device) -> t.Any:
 def _attach(connection: t.Any, domain: t.Any, device: Device, check_mode: bool) -> dict[str, t.Any]:
     parts = parts_of(domain)
     devices = {part: devices_of(domain, part, device.TAG) for part in parts}
-    found = {part: _among(devices[part], device) for part in parts}
-    missing = [part for part in parts if found[part] is None]
-    before = next((each for each in found.values() if each is not None), None)
+    elements = {part: _among(devices[part], device) for part in parts}
+    missing = [part for part in parts if elements[part] is None]
+    before = next((element for element in elements.values() if element is not None), None)
     wanted = parse(device.xml) if missing else before
     if missing:
-        device.adapt(domain, wanted, before, [each for part in missing for each in devices[part]])
+        device.adapt(domain, wanted, before, [element for part in missing for element in devices[part]])
     prepared = device.prepare(connection, check_mode)
     if not missing or check_mode:
         return device.result(bool(missing) or prepared, before, wanted, parts)
@@ -234,16 +234,16 @@ def _detach(
     before = None
     for _look in range(max(1, device.LOOKS) if domain is not None else 0):
         parts = parts_of(domain)
-        found = {part: find_device(domain, part, device) for part in device.DETACH_ORDER if part in parts}
-        found = {part: element for part, element in found.items() if element is not None}
-        if not found:
+        elements = {part: find_device(domain, part, device) for part in device.DETACH_ORDER if part in parts}
+        elements = {part: element for part, element in elements.items() if element is not None}
+        if not elements:
             break
-        before = found.get(LIVE, found.get(CONFIG)) if before is None else before
-        device.check_detach(domain, list(found.values()))
+        before = elements.get(LIVE, elements.get(CONFIG)) if before is None else before
+        device.check_detach(domain, list(elements.values()))
         if check_mode:
             return device.result(True, before, None)
         progress.mark_changed()
-        for part, element in found.items():
+        for part, element in elements.items():
             if part == LIVE:
                 release_device(domain, device, element, tries, wait)
             else:
@@ -365,5 +365,5 @@ def run_hot_plug(
         if before != after:
             header = "%s %s of domain %s" % (option[:-1], device[key], device["uuid"])
             diff.append({"before": before, "after": after, "before_header": header, "after_header": header})
-    module.no_log_values |= login_users(*(each["before"] for each in diff))
+    module.no_log_values |= login_users(*(change["before"] for change in diff))
     module.exit_json(changed=any_changed(results), outcomes=results, diff=diff)

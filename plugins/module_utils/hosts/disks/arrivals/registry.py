@@ -34,17 +34,17 @@ def arrivals_of(
     made_inside = made if inside or (made_type is not None and made_type.is_file_system) else ()
     made_volumes = made if not made_inside and made_type is not None and made_type.is_volume else ()
     made_files = made if not made_inside and not made_volumes else ()
-    found: list[Arrival] = []
+    arrivals: list[Arrival] = []
     if files or made_files:
         from .files import ArrivingFiles
 
-        found.append(ArrivingFiles(folder, group, files, sizes, made_files))
+        arrivals.append(ArrivingFiles(folder, group, files, sizes, made_files))
     if inside or made_inside:
         from .mounted import ArrivingMounted
 
-        found.append(ArrivingMounted(folder, group, inside, sizes, made_inside))
+        arrivals.append(ArrivingMounted(folder, group, inside, sizes, made_inside))
     if volumes or made_volumes:
         from .volumes import ArrivingVolumes
 
-        found.append(ArrivingVolumes(folder, group, volumes, sizes, made_volumes))
-    return found
+        arrivals.append(ArrivingVolumes(folder, group, volumes, sizes, made_volumes))
+    return arrivals

@@ -93,7 +93,7 @@ def build_iso(files: t.Mapping[str, bytes], label: str = LABEL, path: str = "") 
     mark = _mark(files, "iso9660")
     if pycdlib:
         return _iso_with_pycdlib(files, label, mark)
-    tool = next((found for found in (shutil.which(name) for name in ISO_TOOLS) if found), None)
+    tool = next((tool_path for tool_path in (shutil.which(name) for name in ISO_TOOLS) if tool_path), None)
     if tool is None:
         raise MissingLibrary(name="pycdlib", package="python3-pycdlib", where="host")
     return _iso_with_tool(tool, files, label, mark, path)
@@ -192,15 +192,17 @@ def _iso_with_pycdlib(files: t.Mapping[str, bytes], label: str, mark: bytes) -> 
     )
     try:
         iso_names: dict[str, str] = {"": ""}
-        taken: set[str] = set()
+        used_names: set[str] = set()
         for path in sorted(files):
             parts = path.split("/")
             for depth in range(1, len(parts)):
                 folder = "/".join(parts[:depth])
                 if folder not in iso_names:
-                    iso_names[folder] = _iso_name(iso_names["/".join(parts[: depth - 1])], parts[depth - 1], taken, "")
+                    iso_names[folder] = _iso_name(
+                        iso_names["/".join(parts[: depth - 1])], parts[depth - 1], used_names, ""
+                    )
                     iso.add_directory(iso_names[folder], rr_name=parts[depth - 1], joliet_path="/" + folder)
-            iso_name = _iso_name(iso_names["/".join(parts[:-1])], parts[-1], taken, ".;1")
+            iso_name = _iso_name(iso_names["/".join(parts[:-1])], parts[-1], used_names, ".;1")
             iso.add_fp(io.BytesIO(files[path]), len(files[path]), iso_name, rr_name=parts[-1], joliet_path="/" + path)
         result = io.BytesIO()
         iso.write_fp(result)
@@ -211,26 +213,26 @@ def _iso_with_pycdlib(files: t.Mapping[str, bytes], label: str, mark: bytes) -> 
     return result.getvalue()
 
 
-def _iso_name(folder: str, name: str, taken: set[str], end: str) -> str:
+def _iso_name(folder: str, name: str, used_names: set[str], end: str) -> str:
     """A unique plain ISO 9660 path; guests see the Rock Ridge or Joliet name."""
     plain = re.sub(r"[^A-Z0-9_]", "_", name.upper())[:24]
     candidate, number = "%s/%s%s" % (folder, plain, end), 0
-    while candidate in taken:
+    while candidate in used_names:
         number += 1
         candidate = "%s/%s_%d%s" % (folder, plain, number, end)
-    taken.add(candidate)
+    used_names.add(candidate)
     return candidate
 
 
 def _iso_with_tool(tool: str, files: t.Mapping[str, bytes], label: str, mark: bytes, path: str) -> bytes:
     if path:
         _prepare_folder(path)
-    there, name = os.path.split(path)
+    parent, name = os.path.split(path)
     prefix = ".%s." % name if path else "bootflow-config-drive-"
-    with tempfile.TemporaryDirectory(prefix=prefix, suffix=_PART, dir=there or None) as folder:  # 0700
+    with tempfile.TemporaryDirectory(prefix=prefix, suffix=_PART, dir=parent or None) as folder:  # 0700
         source, target = os.path.join(folder, "source"), os.path.join(folder, "drive")
-        for its_path, data in files.items():
-            place = os.path.join(source, *its_path.split("/"))
+        for file_path, data in files.items():
+            place = os.path.join(source, *file_path.split("/"))
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "wb") as stream:
                 stream.write(data)

@@ -94,12 +94,12 @@ def _tree(files: t.Mapping[str, bytes]) -> _Directory:
     root = _Directory()
     for path in sorted(files):
         *folders, name = path.split("/")
-        here = root
+        directory = root
         for folder in folders:
-            here = here.folders.setdefault(folder, _Directory())
-            if folder in here.files:
+            directory = directory.folders.setdefault(folder, _Directory())
+            if folder in directory.files:
                 raise InvalidInput(reason="%r is both a file and a directory" % path)
-        here.files[name] = files[path]
+        directory.files[name] = files[path]
     return root
 
 

@@ -50,7 +50,7 @@ class ResizedFiles(Resize):
     def files_of(self, names: t.Collection[str]) -> t.Collection[str]:
         return names
 
-    def swap_in(self, folder: str, gone: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
+    def swap_in(self, folder: str, dropped: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
         """Do nothing: all is in the folder."""
 
     def is_swapped_in(self, uuid: str, added: t.Collection[str]) -> bool:

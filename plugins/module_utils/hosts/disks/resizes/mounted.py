@@ -75,21 +75,21 @@ class ResizedMounted(ResizedVolumes):
         :raises VolumeIsBusy: a disk is open. :raises InvalidInput: something else is mounted in its folder.
         """
         lvs = of_instance(lvm.read_group(self.group.vg, self.group.ledger_id), os.path.basename(folder))
-        for each in mounts.ours_below(folder, [lvm.device_path(self.group.vg, lv.name) for lv in lvs]):
-            mounts.unmount(each.place)
+        for mount in mounts.ours_below(folder, [lvm.device_path(self.group.vg, lv.name) for lv in lvs]):
+            mounts.unmount(mount.place)
 
     def files_of(self, names: t.Collection[str]) -> t.Collection[str]:
         return ()
 
-    def swap_in(self, folder: str, gone: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
-        super().swap_in(folder, gone, records)
-        self._follow(folder, records)
+    def swap_in(self, folder: str, dropped: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
+        super().swap_in(folder, dropped, records)
+        self._mount_current(folder, records)
 
     def roll_back(self, folder: str, added: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
         super().roll_back(folder, added, records)
-        self._follow(folder, records)
+        self._mount_current(folder, records)
 
-    def _follow(self, folder: str, records: t.Mapping[str, t.Any]) -> None:
+    def _mount_current(self, folder: str, records: t.Mapping[str, t.Any]) -> None:
         """Mount the file system of these records, also when the host restarts; without one, nothing is mounted."""
         if _is_holder(records):
             mount_again(self.group.vg, folder)

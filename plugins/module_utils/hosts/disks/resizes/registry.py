@@ -23,7 +23,12 @@ def resize_of(group: Group, records: t.Iterable[t.Mapping[str, t.Any]], made: t.
     store_types = [STORE_TYPES[spec.backend] for spec in made]
     for store_type in store_types:
         store_type.checked_group(group.vg)
-    store_types += [found for each in records for found in map(type_of_record, each.values()) if found is not None]
+    store_types += [
+        store_type
+        for disk_info in records
+        for store_type in map(type_of_record, disk_info.values())
+        if store_type is not None
+    ]
     if any(store_type.is_file_system for store_type in store_types):
         from .mounted import ResizedMounted
 

@@ -60,8 +60,8 @@ class Resize(abc.ABC):
         """Return the disks of ``names`` that may be files in the folder of the instance."""
 
     @abc.abstractmethod
-    def swap_in(self, folder: str, gone: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
-        """Make the copies outside of the folder the disks. :arg gone: disks that the instance has no more. :arg records: of the copies"""
+    def swap_in(self, folder: str, dropped: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
+        """Make the copies outside of the folder the disks. :arg dropped: disks that the instance has no more. :arg records: of the copies"""
 
     @abc.abstractmethod
     def is_swapped_in(self, uuid: str, added: t.Collection[str]) -> bool:

@@ -66,8 +66,8 @@ class ResizedVolumes(ResizedFiles):
         write_records(part, _copied(self.group, folder.rpartition("/")[2], volumes, sizes, in_group))
         return fill(folder, part, files, sizes, [spec for spec in made if spec not in in_group])
 
-    def swap_in(self, folder: str, gone: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
-        _exchange(self.group, folder.rpartition("/")[2], gone)
+    def swap_in(self, folder: str, dropped: t.Collection[str], records: t.Mapping[str, t.Any]) -> None:
+        _exchange(self.group, folder.rpartition("/")[2], dropped)
 
     def is_swapped_in(self, uuid: str, added: t.Collection[str]) -> bool:
         return bool(_exchanged(_names(self.group, uuid), uuid, added))
@@ -94,14 +94,17 @@ def _copied(
 
     :raises InvalidDiskInfo: a disk is missing. :raises VolumeIsBusy: a guest uses it. :raises DiskFull: the group has no room.
     """
-    found = lvm.read_group(group.vg, group.ledger_id)
-    lvm.check_group(found)
-    sources = _sources(found, uuid, records)
+    volume_group = lvm.read_group(group.vg, group.ledger_id)
+    lvm.check_group(volume_group)
+    sources = _sources(volume_group, uuid, records)
     check_closed(group.vg, [lv.name for lv in sources])
     activate(group.vg, sources)
-    new = {n: {**r, "virtual_size": _grown(found, r, sizes.get(n, 0))} for n, r in records.items()}
+    new = {n: {**r, "virtual_size": _grown(volume_group, r, sizes.get(n, 0))} for n, r in records.items()}
     for spec in made:
-        new[spec.name] = {**record_of(spec, found.rounded(disk_size(spec, None)), None), "volume_group": group.vg}
+        new[spec.name] = {
+            **record_of(spec, volume_group.rounded(disk_size(spec, None)), None),
+            "volume_group": group.vg,
+        }
     names = {n: volume_name(uuid, n) + NEW for n in new}
     source = {n: "image/%s" % r["image_id"] if r.get("image_id") else "" for n, r in new.items()}
     begin(group.vg, uuid, [Wanted(names[n], r["virtual_size"], source[n]) for n, r in new.items()], group.ledger_id)
@@ -134,32 +137,32 @@ def _grown(group: lvm.VolumeGroup, record: t.Mapping[str, t.Any], size: int) -> 
     return max(group.rounded(size), group.rounded(int(record["virtual_size"])))
 
 
-def _exchange(group: Group, uuid: str, gone: t.Collection[str]) -> None:
-    """Rename the disks, and then the copies. :arg gone: disks that the instance has no more"""
+def _exchange(group: Group, uuid: str, dropped: t.Collection[str]) -> None:
+    """Rename the disks, and then the copies. :arg dropped: disks that the instance has no more"""
     with lvm.group_lock(group.vg):
-        there = _names(group, uuid)
-        for name in sorted({*_with(there, NEW), *(volume_name(uuid, n) for n in gone)}):
-            if name in there and name + OLD not in there:
+        lv_names = _names(group, uuid)
+        for name in sorted({*_with(lv_names, NEW), *(volume_name(uuid, n) for n in dropped)}):
+            if name in lv_names and name + OLD not in lv_names:
                 lvm.rename(group.vg, name, name + OLD)
-            if name + NEW in there:
+            if name + NEW in lv_names:
                 lvm.rename(group.vg, name + NEW, name)
 
 
-def _exchanged(there: t.Collection[str], uuid: str, added: t.Collection[str]) -> list[str]:
+def _exchanged(lv_names: t.Collection[str], uuid: str, added: t.Collection[str]) -> list[str]:
     """Names of disks of which the copy is the disk, or the one that the instance had has no name of a disk yet."""
-    names = {*_with(there, OLD), *(volume_name(uuid, n) for n in added)}
-    return sorted(n for n in names if n + OLD in there or (n in there and n + NEW not in there))
+    names = {*_with(lv_names, OLD), *(volume_name(uuid, n) for n in added)}
+    return sorted(n for n in names if n + OLD in lv_names or (n in lv_names and n + NEW not in lv_names))
 
 
 def _bring_back(group: Group, uuid: str, added: t.Collection[str]) -> None:
     """Do the opposite of _exchange(). :arg added: disks that the instance did not have"""
     with lvm.group_lock(group.vg):
-        there = _names(group, uuid)
-        for name in _exchanged(there, uuid, added):
-            if name in there and name + NEW not in there:
+        lv_names = _names(group, uuid)
+        for name in _exchanged(lv_names, uuid, added):
+            if name in lv_names and name + NEW not in lv_names:
                 progress.mark_changed()
                 lvm.rename(group.vg, name, name + NEW)
-            if name + OLD in there:
+            if name + OLD in lv_names:
                 lvm.rename(group.vg, name + OLD, name)
 
 
@@ -168,9 +171,9 @@ def _drop(group: Group, uuid: str, *ends: str) -> bool:
 
     :raises VolumeIsBusy: one is open.
     """
-    found = [lv for lv in of_instance(lvm.read_group(group.vg, group.ledger_id), uuid) if lv.name.endswith(ends)]
-    remove(group.vg, found, group.clearing)
-    return bool(found)
+    lvs = [lv for lv in of_instance(lvm.read_group(group.vg, group.ledger_id), uuid) if lv.name.endswith(ends)]
+    remove(group.vg, lvs, group.clearing)
+    return bool(lvs)
 
 
 def _names(group: Group, uuid: str) -> set[str]:

@@ -41,18 +41,18 @@ class Files(Store):
         return ensure_files(folder, specs, bases, check_mode)
 
     def facts(self, instances_path: str, growth: t.Callable[[], int]) -> dict[str, t.Any]:
-        found = os.statvfs(_existing(instances_path))
+        status = os.statvfs(_existing(instances_path))
         return {
-            "local_gb": found.f_frsize * found.f_blocks // GIB,
-            "local_gb_used": found.f_frsize * (found.f_blocks - found.f_bfree) // GIB,
-            "disk_available_least": (found.f_frsize * found.f_bavail - growth()) // GIB,
+            "local_gb": status.f_frsize * status.f_blocks // GIB,
+            "local_gb_used": status.f_frsize * (status.f_blocks - status.f_bfree) // GIB,
+            "disk_available_least": (status.f_frsize * status.f_bavail - growth()) // GIB,
         }
 
     def make_readable(self, folder: str, name: str, record: t.Mapping[str, t.Any]) -> None:
         check_file(os.path.join(folder, checked_disk_name(name)), record)
 
     def opened(
-        self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
+        self, folder: str, name: str, record: t.Mapping[str, t.Any], left_behind: t.Collection[str]
     ) -> t.Iterator[OpenDisk]:
         fd = open_file(folder, os.path.join(folder, checked_disk_name(name)), record)
         yield OpenDisk(name, fd, {**record, "base": ""})
@@ -248,8 +248,8 @@ def _mkfs(spec: DiskSpec, path: str) -> list[str]:
 
 def default_label(name: str) -> str:
     """ "ephemeral0" for "disk.eph0", as in Nova; otherwise the last part of the name."""
-    found = re.match(r"disk\.eph(\d+)\Z", name)
-    return "ephemeral" + found.group(1) if found else name.rpartition(".")[2]
+    match = re.match(r"disk\.eph(\d+)\Z", name)
+    return "ephemeral" + match.group(1) if match else name.rpartition(".")[2]
 
 
 # --- a disk that is to replace another --------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ class Clearing:
     size_mb: int = 0
 
     @classmethod
-    def of(cls, arguments: t.Mapping[str, t.Any]) -> Clearing:
-        """By the arguments of a module."""
+    def from_arguments(cls, arguments: t.Mapping[str, t.Any]) -> Clearing:
+        """Read the arguments of a module."""
         return cls(arguments["volume_clear"], max(0, arguments["volume_clear_size_mb"]))
 
 
@@ -46,10 +46,10 @@ NO_GROUP = Group()
 
 def recorded(given: Group, *folders: str) -> Group:
     """``given`` with the group that the records in these folders name, "" where none does: the host's setting may have changed since."""
-    found = {
+    names = {
         str(record.get("volume_group"))
         for folder in folders
         for record in records_of(folder).values()
         if isinstance(record, dict) and record.get("format") in NEED_GROUP
     }
-    return replace(given, vg=min(found, default=""))
+    return replace(given, vg=min(names, default=""))

@@ -24,16 +24,16 @@ def of_instance(group: VolumeGroup, uuid: str) -> list[LogicalVolume]:
 
 def by_instance(group: VolumeGroup) -> dict[str, list[str]]:
     """Return UUID of an instance -> names of its volumes in the group, without volumes of other ledgers. Tags without a valid UUID are ignored."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for lv in _of_ledger(group):
         uuid = tag_value(lv.tags, INSTANCE)
         with contextlib.suppress(InvalidInput):
             if uuid and checked_uuid(uuid) == uuid:
-                found.setdefault(uuid, []).append(lv.name)
-    return found
+                names.setdefault(uuid, []).append(lv.name)
+    return names
 
 
 def _of_ledger(group: VolumeGroup) -> list[LogicalVolume]:
-    found = [lv for lv in group.lvs.values() if OWNER in lv.tags]
-    found = [lv for lv in found if not is_of_another(tag_value(lv.tags, LEDGER), group.ledger_id)]
-    return sorted(found, key=lambda lv: lv.name)
+    lvs = [lv for lv in group.lvs.values() if OWNER in lv.tags]
+    lvs = [lv for lv in lvs if not is_of_another(tag_value(lv.tags, LEDGER), group.ledger_id)]
+    return sorted(lvs, key=lambda lv: lv.name)

@@ -65,54 +65,54 @@ def begin(vg: str, uuid: str, wanted: t.Sequence[Wanted], ledger_id: str = "") -
     """
     with lvm.group_lock(vg):
         group = lvm.read_group(vg)
-        kept, left = _left_over(group, uuid, wanted)
-        if not left:
-            _create(group, uuid, wanted, kept, ledger_id)
+        reused, to_remove = _left_over(group, uuid, wanted)
+        if not to_remove:
+            _create(group, uuid, wanted, reused, ledger_id)
             return
-    remove(vg, left, Clearing())
+    remove(vg, to_remove, Clearing())
     with lvm.group_lock(vg):
-        _create(lvm.read_group(vg), uuid, wanted, kept, ledger_id)
+        _create(lvm.read_group(vg), uuid, wanted, reused, ledger_id)
 
 
 def _left_over(
     group: VolumeGroup, uuid: str, wanted: t.Sequence[Wanted]
 ) -> tuple[list[LogicalVolume], list[LogicalVolume]]:
     """Leftovers of a killed run: to be overwritten, because others must not get their content, and removed."""
-    kept: list[LogicalVolume] = []
-    left: list[LogicalVolume] = []
-    for each in wanted:
-        lv = group.lvs.get(each.name)
-        if lv is not None and whole(group, uuid, each.name) is None:
-            again = DELETING not in lv.tags and lv.size == group.rounded(each.size)
-            (kept if again else left).append(lv)
-    return kept, left
+    reused: list[LogicalVolume] = []
+    to_remove: list[LogicalVolume] = []
+    for volume in wanted:
+        lv = group.lvs.get(volume.name)
+        if lv is not None and whole(group, uuid, volume.name) is None:
+            again = DELETING not in lv.tags and lv.size == group.rounded(volume.size)
+            (reused if again else to_remove).append(lv)
+    return reused, to_remove
 
 
 def _create(
-    group: VolumeGroup, uuid: str, wanted: t.Sequence[Wanted], kept: t.Sequence[LogicalVolume], ledger_id: str
+    group: VolumeGroup, uuid: str, wanted: t.Sequence[Wanted], reused: t.Sequence[LogicalVolume], ledger_id: str
 ) -> None:
-    there = {lv.name for lv in kept}
-    missing = [each for each in wanted if each.name not in there]
+    reused_names = {lv.name for lv in reused}
+    missing = [volume for volume in wanted if volume.name not in reused_names]
     _check_room(group, missing)
-    sleeping = [lv.name for lv in kept if not lv.is_active]
+    sleeping = [lv.name for lv in reused if not lv.is_active]
     if sleeping:
         lvm.set_active(group.name, sleeping, True)
-    for each in missing:
+    for volume in missing:
         progress.mark_changed()
-        tags = owner_tags(INSTANCE, uuid, source=each.source, ledger_id=ledger_id) + [INCOMPLETE]
-        lvm.create_thick(group.name, each.name, group.rounded(each.size), tags)
+        tags = owner_tags(INSTANCE, uuid, source=volume.source, ledger_id=ledger_id) + [INCOMPLETE]
+        lvm.create_thick(group.name, volume.name, group.rounded(volume.size), tags)
 
 
 def _check_room(group: VolumeGroup, wanted: t.Sequence[Wanted]) -> None:
     free = group.free
-    for each in wanted:
-        size = group.rounded(each.size)
+    for volume in wanted:
+        size = group.rounded(volume.size)
         if size > free:
             raise DiskFull(
                 host=socket.gethostname(),
                 path="volume group %s" % group.name,
                 reason="Insufficient Space on Volume Group %s. Only %d bytes available, but %d bytes required by volume %s."
-                % (group.name, free, size, each.name),
+                % (group.name, free, size, volume.name),
                 remedy="Extend the volume group (vgextend), or lower the host's disk_allocation_ratio.",
             )
         free -= size

@@ -52,13 +52,13 @@ class Mounted(Volumes):
         check_file(os.path.join(place, checked_disk_name(name)), records_of(place).get(name) or {})
 
     def opened(
-        self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
+        self, folder: str, name: str, record: t.Mapping[str, t.Any], left_behind: t.Collection[str]
     ) -> t.Iterator[OpenDisk]:
         place = os.path.join(folder, checked_disk_name(name))
-        for disk, its in sorted(records_of(place).items()):
-            if disk not in left:
-                fd = open_file(folder, os.path.join(place, checked_disk_name(disk)), its)
-                yield OpenDisk(disk, fd, {**its, "base": ""}, mounted=True)
+        for disk, disk_record in sorted(records_of(place).items()):
+            if disk not in left_behind:
+                fd = open_file(folder, os.path.join(place, checked_disk_name(disk)), disk_record)
+                yield OpenDisk(disk, fd, {**disk_record, "base": ""}, mounted=True)
 
     def make_replacement(self, folder: str, spec: DiskSpec, bases: t.Mapping[str, BaseImage]) -> None:
         make_file_replacement(self._place(folder), dataclasses.replace(spec, backend=QCOW2), bases)

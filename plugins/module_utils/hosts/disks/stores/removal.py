@@ -49,7 +49,7 @@ def remove_volumes(folder: str, uuid: str, local: Group, check_mode: bool = Fals
     :raises InvalidInput: something else is mounted inside the directory; nothing was changed.
     :raises DriverNotInitialized: a group with volumes of the instance does not exist.
     """
-    found = Removed()
+    removed = Removed()
     recorded = _recorded(folder)
     groups = sorted(recorded | ({local.vg} if local.vg else set()))
     volumes: dict[str, list[lvm.LogicalVolume]] = {}
@@ -61,19 +61,19 @@ def remove_volumes(folder: str, uuid: str, local: Group, check_mode: bool = Fals
                 raise
             continue  # no volume of the instance was ever created in it
         volumes[vg] = of_instance(group, uuid)
-        found.words += ["logical volume %s/%s" % (vg, lv.name) for lv in volumes[vg]]
+        removed.words += ["logical volume %s/%s" % (vg, lv.name) for lv in volumes[vg]]
     if groups:
         devices = [lvm.device_path(vg, lv.name) for vg, lvs in volumes.items() for lv in lvs]
-        found.places = [mount.place for mount in mounts.ours_below(folder, devices)]
-        found.words += ["mount of %s" % place for place in found.places]
-        found.words += ["line in %s: %s" % (fstab.FSTAB, line) for line in fstab.lines_of(uuid)]
-    if found.words and not check_mode:
-        for place in found.places:
+        removed.places = [mount.place for mount in mounts.ours_below(folder, devices)]
+        removed.words += ["mount of %s" % place for place in removed.places]
+        removed.words += ["line in %s: %s" % (fstab.FSTAB, line) for line in fstab.lines_of(uuid)]
+    if removed.words and not check_mode:
+        for place in removed.places:
             mounts.unmount(place)
         fstab.remove(uuid)
         for vg, lvs in volumes.items():
             remove(vg, lvs, local.clearing)
-    return found
+    return removed
 
 
 def _recorded(folder: str) -> set[str]:

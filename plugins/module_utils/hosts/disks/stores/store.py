@@ -61,12 +61,12 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def opened(
-        self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
+        self, folder: str, name: str, record: t.Mapping[str, t.Any], left_behind: t.Collection[str]
     ) -> t.Iterator[OpenDisk]:
         """Open the disks that a record describes, of an instance whose guest is off. A layer over a base image is made a disk without one, and no name of that
         remains.
 
-        :arg folder: of the instance. :arg name: of the record there. :arg left: disks that stay behind
+        :arg folder: of the instance. :arg name: of the record there. :arg left_behind: disks that stay behind
         :raises InvalidDiskInfo: a disk is missing, or not of a known format.
         :raises CommandFailed, VolumeIsBusy: a guest uses it. :raises DiskFull: there is no room for a disk without its base image.
         """

@@ -71,7 +71,7 @@ class Volumes(Store):
         self._readable(folder, name)
 
     def opened(
-        self, folder: str, name: str, record: t.Mapping[str, t.Any], left: t.Collection[str]
+        self, folder: str, name: str, record: t.Mapping[str, t.Any], left_behind: t.Collection[str]
     ) -> t.Iterator[OpenDisk]:
         fd = os.open(self._readable(folder, name), os.O_RDONLY | os.O_CLOEXEC)  # a link
         yield OpenDisk(name, fd, {**record, "base": ""})
@@ -152,7 +152,7 @@ def ensure_volumes(
     group = lvm.read_group(vg)
     lvm.check_group(group)
     records = records_of(folder)
-    there, missing, sizes = [], [], {}
+    complete, missing, sizes = [], [], {}
     for spec in specs:
         name = volume_name(uuid, spec.name)
         lv = whole(group, uuid, name)
@@ -161,10 +161,10 @@ def ensure_volumes(
             sizes[spec.name] = group.rounded(disk_size(spec, bases.get(spec.image_id)))
         else:
             sizes[spec.name] = recorded_size(group.path(name), spec, records.get(spec.name))
-            there.append(lv)
-    changed = bool(missing) or any(not lv.is_active for lv in there)
+            complete.append(lv)
+    changed = bool(missing) or any(not lv.is_active for lv in complete)
     if not check_mode:
-        activate(vg, there)
+        activate(vg, complete)
         if missing:
             progress.mark_changed()
             make_dirs(folder)

@@ -35,14 +35,14 @@ def checked_disks(disks: t.Iterable[t.Any]) -> list[dict[str, str]]:
 
     :raises InvalidInput: a path is not absolute or contains "..".
     """
-    found = []
+    checked = []
     for disk in disks:
         given = disk if isinstance(disk, dict) else {"path": disk}
         path = given.get("path")
         if not isinstance(path, str) or not path.startswith("/") or ".." in path.split("/") or "\0" in path:
             raise InvalidInput(reason="disks must be absolute paths, got %r" % (path,))
-        found.append({"path": path, "serial": str(given.get("serial") or "")})
-    return found
+        checked.append({"path": path, "serial": str(given.get("serial") or "")})
+    return checked
 
 
 def clear_disk(
@@ -86,10 +86,10 @@ def clear_disk(
 
 
 def _check_serial(path: str, claimed: str, node: t.Mapping[str, t.Any]) -> None:
-    there = str(node.get("serial") or "")
-    if there != claimed:
+    serial = str(node.get("serial") or "")
+    if serial != claimed:
         raise _refusal(
-            path, "the guest had the disk with serial %s, the disk at this path has serial %s" % (claimed, there)
+            path, "the guest had the disk with serial %s, the disk at this path has serial %s" % (claimed, serial)
         )
 
 
