@@ -37,7 +37,7 @@ import typing as t
 from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as Default
 
-from ansible_collections.bootflow.compute.plugins.plugin_utils.run import playbook_of_this_run
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.playbooks import playbook_of_this_run
 
 NAMED = 4  # hosts of a step
 

@@ -157,7 +157,7 @@ def test_one_function_starts_the_programs_of_hosts_and_one_those_that_listen_to_
         "module_utils/hosts/libvirt/listener.py",
         "module_utils/hosts/os/command.py",
         "plugin_utils/relay/sending.py",
-        "plugin_utils/run/syncs.py",
+        "plugin_utils/run/playbooks/syncs.py",
         "plugin_utils/watch/listening.py",
     ]
 

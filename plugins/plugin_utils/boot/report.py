@@ -17,9 +17,10 @@ from ...module_utils.ledger.compute import instances, views
 from ...module_utils.ledger.database import Ledger
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds import handover, passwords
-from ..run import host_settings, playbook_of_this_run, tables
+from ..run import host_settings, tables
 from ..run.inventory_hosts import reachable
 from ..run.ledger_action import LedgerAction
+from ..run.playbooks import playbook_of_this_run
 from ..run.results import outcome, statistics
 from ..run.stage_results import CONTROLLER, StageResults
 

@@ -24,8 +24,8 @@ from ...module_utils.ledger.compute import instances
 from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds import domain_builder
-from ..operations import rebuild
 from ..operations.cleaning import clean_host, clear_lost
+from ..operations.rebuilds import rebuild
 from ..relay import rounds
 from ..run import host_settings
 from ..run.inventory_hosts import all_of, reachable, refuse_left_out

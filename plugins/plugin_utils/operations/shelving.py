@@ -26,7 +26,7 @@ from ...module_utils.ledger.storage import attachments
 from ..run import tables
 from ..run.stages import Result
 from .operation import InstanceOperation, errors_of
-from .shelve import offload
+from .shelves.shelve import offload
 from .work import uuids_of
 
 

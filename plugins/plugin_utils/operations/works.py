@@ -24,13 +24,13 @@ def _hard_reboot(action: LedgerAction) -> Work:
 
 
 def _rebuild(action: LedgerAction) -> Work:
-    from .rebuild import Rebuild
+    from .rebuilds.rebuild import Rebuild
 
     return Rebuild(action)
 
 
 def _revert(action: LedgerAction) -> Work:
-    from .revert import Revert
+    from .rebuilds.revert import Revert
 
     return Revert(action)
 
@@ -54,37 +54,37 @@ def _set_admin_password(action: LedgerAction) -> Work:
 
 
 def _snapshot(action: LedgerAction) -> Work:
-    from .snapshot import Snapshot
+    from .snapshots.snapshot import Snapshot
 
     return Snapshot(action)
 
 
 def _create_backup(action: LedgerAction) -> Work:
-    from .create_backup import CreateBackup
+    from .snapshots.create_backup import CreateBackup
 
     return CreateBackup(action)
 
 
 def _incremental_backup(action: LedgerAction) -> Work:
-    from .incremental_backup import IncrementalBackup
+    from .snapshots.incremental_backup import IncrementalBackup
 
     return IncrementalBackup(action)
 
 
 def _shelve(action: LedgerAction) -> Work:
-    from .shelve import Shelve
+    from .shelves.shelve import Shelve
 
     return Shelve(action)
 
 
 def _shelve_offload(action: LedgerAction) -> Work:
-    from .shelve import ShelveOffload
+    from .shelves.shelve import ShelveOffload
 
     return ShelveOffload(action)
 
 
 def _unshelve(action: LedgerAction) -> Work:
-    from .unshelve import Unshelve
+    from .shelves.unshelve import Unshelve
 
     return Unshelve(action)
 

@@ -44,7 +44,8 @@ from ...module_utils.ledger.db.address import LedgerAddress, normalise_url, pass
 from ...module_utils.ledger.db.this_run import Context
 from ...module_utils.ledger.db.transaction import Transaction
 from ..transport import drivers, host_programs, packed_modules
-from . import host_settings, playbook_of_this_run, time_limits
+from . import host_settings, time_limits
+from .playbooks import playbook_of_this_run
 from .results import error_result, module_error, traceback_of
 from .run_lease import RunLease
 from .shipped_images import with_shipped
@@ -193,7 +194,7 @@ class Ports:
 
     def power_sync(self) -> list[str]:
         """The program here that runs the playbook power_sync as this one is run. :raises InvalidInput: there is none."""
-        from . import syncs  # of one action only
+        from .playbooks import syncs  # of one action only
 
         return [sys.executable, *syncs.command(sys.argv, context.CLIARGS)]
 

@@ -17,8 +17,8 @@ import typing as t
 from pathlib import Path
 
 from ...module_utils.core.optional import optional_import
-from ..run import playbook_of_this_run
-from ..run.playbook_of_this_run import COLLECTION
+from ..run.playbooks import playbook_of_this_run
+from ..run.playbooks.playbook_of_this_run import COLLECTION
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 # Actions and playbooks in the order of a playbook's file.

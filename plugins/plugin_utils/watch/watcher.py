@@ -23,7 +23,7 @@ from ...module_utils.flows.recovery.power_sync import Difference, Noticed, Repor
 from ...module_utils.ledger.db.transaction import Transaction
 from ..run import host_settings, host_variables
 from ..run.ledger_action import LedgerAction
-from ..run.syncs import Done, Syncs
+from ..run.playbooks.syncs import Done, Syncs
 from .events_file import EventsFile
 from .listening import Heard, Listening, Lost, command
 

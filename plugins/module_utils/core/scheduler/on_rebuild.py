@@ -6,7 +6,7 @@
 
 source: Nova's BaseFilter.filter_all with RUN_ON_REBUILD, to which the conductor's rebuild_instance sends a request with a new image
 
-This rule is the scheduler's, so it stays in the core: plugin_utils.operations.rebuild_hosts alone calls it.
+This rule is the scheduler's, so it stays in the core: plugin_utils.operations.rebuilds.rebuild_hosts alone calls it.
 """
 
 from __future__ import annotations

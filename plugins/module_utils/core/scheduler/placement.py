@@ -19,7 +19,7 @@ from .explain import binding, explain, summary, summary_text
 from .filters.base import Filter
 from .filters.compute_filter import ComputeFilter
 from .filters.network_filter import NetworkFilter
-from .filters.numa_topology_filter import NUMATopologyFilter
+from .filters.resources.numa_topology_filter import NUMATopologyFilter
 from .options import SchedulerOptions
 from .registry import make_filters, make_weighers, user_classes
 from .request_spec import RequestSpec

@@ -23,31 +23,31 @@ from ..reading.nearest import question
 from ..reading.setting import Setting
 from .columns import Column, Fleet, Rows, np
 from .filters.affinity_filter import DifferentHostFilter, SameHostFilter, SimpleCIDRAffinityFilter
-from .filters.aggregate_image_properties_isolation import AggregateImagePropertiesIsolation
-from .filters.aggregate_instance_extra_specs_filter import AggregateInstanceExtraSpecsFilter
-from .filters.aggregate_multitenancy_isolation import AggregateMultiTenancyIsolation
+from .filters.aggregates.aggregate_image_properties_isolation import AggregateImagePropertiesIsolation
+from .filters.aggregates.aggregate_instance_extra_specs_filter import AggregateInstanceExtraSpecsFilter
+from .filters.aggregates.aggregate_multitenancy_isolation import AggregateMultiTenancyIsolation
+from .filters.aggregates.type_filter import AggregateTypeAffinityFilter, TypeAffinityFilter
 from .filters.availability_zone_filter import AvailabilityZoneFilter
 from .filters.base import Filter, FilterResult
 from .filters.compute_capabilities_filter import ComputeCapabilitiesFilter
 from .filters.compute_filter import ComputeFilter
-from .filters.core_filter import AggregateCoreFilter, CoreFilter
-from .filters.disk_filter import AggregateDiskFilter, DiskFilter
-from .filters.exact_filters import ExactCoreFilter, ExactDiskFilter, ExactRamFilter
 from .filters.facts_age_filter import FactsAgeFilter
 from .filters.image_props_filter import ImagePropertiesFilter
-from .filters.io_ops_filter import AggregateIoOpsFilter, IoOpsFilter
 from .filters.isolated_hosts_filter import IsolatedHostsFilter
 from .filters.json_filter import JsonFilter
 from .filters.metrics_filter import MetricsFilter
 from .filters.network_filter import NetworkFilter
-from .filters.num_instances_filter import AggregateNumInstancesFilter, NumInstancesFilter
-from .filters.numa_topology_filter import NUMATopologyFilter
-from .filters.pci_passthrough_filter import PciPassthroughFilter
-from .filters.ram_filter import AggregateRamFilter, RamFilter
+from .filters.resources.core_filter import AggregateCoreFilter, CoreFilter
+from .filters.resources.disk_filter import AggregateDiskFilter, DiskFilter
+from .filters.resources.exact_filters import ExactCoreFilter, ExactDiskFilter, ExactRamFilter
+from .filters.resources.io_ops_filter import AggregateIoOpsFilter, IoOpsFilter
+from .filters.resources.num_instances_filter import AggregateNumInstancesFilter, NumInstancesFilter
+from .filters.resources.numa_topology_filter import NUMATopologyFilter
+from .filters.resources.pci_passthrough_filter import PciPassthroughFilter
+from .filters.resources.ram_filter import AggregateRamFilter, RamFilter
+from .filters.resources.whole_disk_filter import WholeDiskFilter
 from .filters.retry_filter import RetryFilter
 from .filters.server_group_filters import ServerGroupAffinityFilter, ServerGroupAntiAffinityFilter
-from .filters.type_filter import AggregateTypeAffinityFilter, TypeAffinityFilter
-from .filters.whole_disk_filter import WholeDiskFilter
 from .host_state import declared_needs
 from .options import SchedulerOptions
 from .request_spec import RequestSpec

@@ -20,7 +20,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.o
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, nodes, service_state
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.operations import rebuild
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.rebuilds import rebuild
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import (
     WorldPorts,
     action_of,

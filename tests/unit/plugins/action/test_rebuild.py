@@ -19,7 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances i
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
-from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.rebuild import Rebuild
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.rebuilds.rebuild import Rebuild
 from ansible_collections.bootflow.compute.plugins.plugin_utils.volumes import attached_volumes
 from ansible_collections.bootflow.compute.tests.unit.worlds.stored_images import STORES, delete_image, store_image
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World, request

@@ -17,7 +17,9 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.images.store
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import operation_outcomes, states
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.operation_outcomes import Answers
 from ansible_collections.bootflow.compute.plugins.plugin_utils.images import host_images
-from ansible_collections.bootflow.compute.plugins.plugin_utils.operations import power_work, shelve, snapshot
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations import power_work
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.shelves import shelve
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.snapshots import snapshot
 from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import LedgerAction
 
 STORE = read_stores(

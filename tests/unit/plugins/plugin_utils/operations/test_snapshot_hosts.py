@@ -15,7 +15,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.images.snapshots import LEFT
 from ansible_collections.bootflow.compute.plugins.module_utils.core.images.stores.registry import read_stores
 from ansible_collections.bootflow.compute.plugins.plugin_utils.images import give_snapshot, host_images
-from ansible_collections.bootflow.compute.plugins.plugin_utils.operations import snapshot
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.snapshots import snapshot
 from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import LedgerAction
 
 LATE = errors.HostTimeout(host="kvm1", module="m", seconds=1)

@@ -13,8 +13,9 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.plugin_utils.operations import hard_reboot, power_work, unshelve
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations import hard_reboot, power_work
 from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.cleaning import Cleaned
+from ansible_collections.bootflow.compute.plugins.plugin_utils.operations.shelves import unshelve
 from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import LedgerAction
 
 BROKEN = errors.LibvirtError(reason="broken")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.run.syncs import Syncs, command
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.playbooks.syncs import Syncs, command
 
 ARGV = ["/bin/ansible-playbook", "-i", "hosts.yml", "bootflow.compute.watch", "-e", "@web.yml", "--limit", "all"]
 ONE = {"args": ("bootflow.compute.watch",)}

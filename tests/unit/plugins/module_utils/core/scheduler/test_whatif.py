@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler import registry
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.aggregates import Aggregate
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.whole_disk_filter import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.resources.whole_disk_filter import (
     WholeDiskFilter,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState

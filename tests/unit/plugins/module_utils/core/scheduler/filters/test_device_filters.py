@@ -11,14 +11,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.device import PF, VF, PciDevice
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.resources import (
     pci_passthrough_filter,
     whole_disk_filter,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.pci_passthrough_filter import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.resources.pci_passthrough_filter import (
     PciPassthroughFilter,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.whole_disk_filter import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.resources.whole_disk_filter import (
     WholeDiskFilter,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState

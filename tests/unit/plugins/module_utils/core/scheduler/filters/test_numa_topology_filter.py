@@ -18,7 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.nu
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.device import PciDevice
 from ansible_collections.bootflow.compute.plugins.module_utils.core.resources.pci.request import PciRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.numa_topology_filter import (
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.resources.numa_topology_filter import (
     NUMATopologyFilter,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
@@ -135,7 +135,9 @@ def test_devices_have_to_be_on_the_guests_cells():
 
 
 def test_hosts_that_are_alike_are_fitted_once(monkeypatch):
-    from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters import numa_topology_filter
+    from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.filters.resources import (
+        numa_topology_filter,
+    )
 
     fitted = []
     real = numa_topology_filter.fit_to_host
