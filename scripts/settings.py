@@ -52,6 +52,7 @@ FRAGMENTS = {
     "instance_selection": ("selection", ("SELECTION",)),
     "ledger": ("run", ("LEDGER",)),
     "ledger_reader": ("run", ("READING",)),
+    "operation": ("selection", ("OPERATION_OPTIONS",)),
     "port_selection": ("ports", ("PORT_SELECTION",)),
     "request": ("request", ("REQUEST",)),
     "scheduler": ("scheduling", ("SCHEDULER",)),
@@ -59,8 +60,8 @@ FRAGMENTS = {
     "volume_scheduler": ("volumes", ("VOLUME_SCHEDULER",)),
     "volume_selection": ("volumes", ("VOLUME_SELECTION",)),
 }
-#: fragment -> what it has beside its options
-BESIDE = {
+#: fragment -> what it has in addition to its options
+ADDITIONS = {
     "ledger": """\
 requirements:
   - SQLAlchemy >= 2.0 (on the controller)
@@ -135,7 +136,12 @@ def rows_of(head: str, settings) -> str:
 def marked(text: str) -> str:
     """Markdown as Ansible writes it."""
     text = re.sub(r"\[([^\]]+)\]\(([^)#]+)[^)]*\)", r"`docs/\2`", text)
-    return re.sub(r"`([^`]*)`", lambda m: "C(%s)" % m.group(1).replace(")", "\\)"), text)
+    return re.sub(r"`([^`]*)`", lambda m: code(m.group(1)), text)
+
+
+def code(text: str) -> str:
+    """A word of code. C() ends at the first parenthesis, V() may have them."""
+    return "V(%s)" % text.replace(")", "\\)") if ")" in text else "C(%s)" % text
 
 
 def item(line: str) -> str:
@@ -186,7 +192,7 @@ def fragment(name: str, module: str, tables: tuple[str, ...]) -> str:
         % (
             LICENCE,
             GENERATED,
-            BESIDE.get(name, ""),
+            ADDITIONS.get(name, ""),
             options,
         )
     )

@@ -12,9 +12,8 @@ short_description: Stop, start, reboot, rebuild, pause, suspend, rescue and shel
 version_added: "0.9.0"
 description:
   - One step of an operation on many instances. O(phase=begin) checks the selected instances and takes them into the operation, O(phase=work) does it
-    on one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks C(stop), C(start), C(reboot), C(rebuild),
-    C(revert), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue), C(set_admin_password), C(trigger_crash_dump), C(snapshot),
-    C(create_backup), C(shelve), C(shelve_offload) and C(unshelve) run them all.
+    on one host for all of its instances, O(phase=finish) writes what came of all of them. The playbooks of operations, as C(stop) and C(rebuild), run
+    them all.
   - A shelve has more steps, as instances may leave their hosts. O(phase=shelved) writes which are shelved, O(phase=offload) removes them from their
     hosts, and O(phase=offloaded) writes what came of that. An offload has the last two in place of O(phase=work).
   - Instances selected by O(names) or O(uuids) must exist.
@@ -24,17 +23,17 @@ description:
   - An instance that fails on its host does not fail the others, and is again what it was before.
     After a reboot, or the end of a rescue, whose guest does not run it is C(error), and so it is after a rebuild that has removed its disks.
 author: bootflow.compute authors (@bootflow)
-extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.instance_selection, bootflow.compute.shared.run_limit]
+extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.instance_selection, bootflow.compute.operation,
+  bootflow.compute.shared.run_limit]
 attributes:
   check_mode: {support: full, details: The hosts are asked what would change there. Neither ledger nor hosts are written.}
   diff_mode: {support: full}
-  idempotent: {support: partial, details: "An instance that is as requested is left alone. C(reboot), C(rebuild), C(revert), C(set_admin_password),
-    C(trigger_crash_dump), C(create_backup) and C(incremental_backup) are done each time."}
+  idempotent: {support: partial, details: "An instance that is as requested is left alone. Operations without a lasting state, as C(reboot) and
+    C(create_backup), are done each time."}
 options:
   operation:
     description:
-      - C(stop), C(start), C(reboot), C(rebuild), C(revert), C(pause), C(unpause), C(suspend), C(resume), C(rescue), C(unrescue),
-        C(set_admin_password), C(trigger_crash_dump), C(snapshot), C(create_backup), C(incremental_backup), C(shelve), C(shelve_offload) or C(unshelve).
+      - Name of the operation, as of its playbook, for example C(stop) or C(rebuild). C(docs/operations.md) lists all of them.
       - Read from the variable C(bootflow_operation).
     type: str
     required: true
@@ -66,106 +65,6 @@ options:
   all:
     description: With O(project) alone, all of the project's instances. Read from the variable C(bootflow_all), else false.
     type: bool
-  reboot_type:
-    description:
-      - Of a reboot. V(SOFT) asks the guest, and resets it when it does not restart in time. V(HARD) takes its power at once.
-      - A guest that is reset starts by a definition that is written again from the ledger, after its networks and volumes are there.
-      - Read from the variable C(bootflow_reboot_type), else V(SOFT).
-    type: str
-    choices: [SOFT, HARD]
-  rebuild_image:
-    description:
-      - Of a rebuild. Name or id of the image in C(bootflow_images) that the local disks are made from. Without it, each instance's own.
-      - A root disk that is a volume is written again where the image is another one than the volume was made from.
-      - Read from the variable C(bootflow_rebuild_image).
-    type: str
-  revert_image:
-    description:
-      - Of C(revert), name or id of a snapshot or backup of the instance, where C(%(name)s) is the name of the instance. Its root disk goes back to it.
-      - Read from the variable C(bootflow_revert_image).
-    type: str
-  revert_backup:
-    description:
-      - Of C(revert), id of an incremental backup of the instance, or V(newest). Its root disk goes back to it. Mutually exclusive with O(revert_image).
-      - Read from the variable C(bootflow_revert_backup).
-    type: str
-  admin_password:
-    description:
-      - Of C(set_admin_password), the new password.
-      - Read from the variable C(bootflow_admin_password), else one is generated for each instance, which needs O(admin_password_dir).
-    type: str
-  rescue_image_ref:
-    description:
-      - Of C(rescue), name or id of the image in C(bootflow_images) that the guests boot. Their own disks are behind it.
-      - Read from the variable C(bootflow_rescue_image_ref), else the image of each instance.
-    type: str
-  rescue_password:
-    description:
-      - Of C(rescue), the admin password that the config drives of the guests tell. An instance without config drive is refused with it.
-      - Read from the variable C(bootflow_rescue_password), else one is generated for each.
-    type: str
-  snapshot_name:
-    description:
-      - Of C(snapshot), the name of the image, where C(%(name)s) is the name of the instance. An instance whose snapshot has this name is left alone.
-      - Read from the variable C(bootflow_snapshot_name).
-    type: str
-  snapshot_store:
-    description:
-      - Of C(snapshot), C(create_backup) and C(shelve), the store of C(bootflow_image_stores) that gets the image.
-      - Read from the variable C(bootflow_snapshot_store), else the first one.
-    type: str
-  snapshot_properties:
-    description:
-      - Of C(snapshot) and C(create_backup), properties of the image, texts. They take precedence over inherited ones.
-      - Read from the variable C(bootflow_snapshot_properties).
-    type: dict
-  backup_name:
-    description:
-      - Of C(create_backup), the name of the image, where C(%(name)s) is the name of the instance and C(%(date)s) the time. An image is made each time, also
-        of a name that a backup of the instance has.
-      - Read from the variable C(bootflow_backup_name).
-    type: str
-  backup_type:
-    description:
-      - Of C(create_backup), the type of the backup, as C(daily), of 1 to 255 characters. Each type has its own rotation.
-      - Read from the variable C(bootflow_backup_type).
-    type: str
-  backup_rotation:
-    description:
-      - Of C(create_backup), how many backups of this type each instance keeps. The oldest ones beyond that are deleted, with V(0) the new one, too.
-      - Read from the variable C(bootflow_backup_rotation).
-    type: int
-  backup_full:
-    description:
-      - Of C(incremental_backup), make full backups also where increments are possible.
-      - Read from the variable C(bootflow_backup_full), else V(false).
-    type: bool
-  backup_chain_length:
-    description:
-      - Of C(incremental_backup), how many backups may need each other. The one after them is full.
-      - Read from the variable C(bootflow_backup_chain_length), else V(30).
-    type: int
-  shelved_offload_time:
-    description:
-      - Of C(shelve) and of C(shelve_offload) without a selection, how many seconds a shelved instance stays on its host. With V(0) it leaves the host at
-        once, with V(-1) it stays. An instance whose root is a volume leaves at once.
-      - Read from the variable C(bootflow_shelved_offload_time), else 0.
-    type: int
-  unshelve_availability_zone:
-    description:
-      - Of C(unshelve), the availability zone of instances without a host from now on.
-      - Read from the variable C(bootflow_unshelve_availability_zone), else each keeps the one that it has.
-    type: str
-  unshelve_unpin:
-    description:
-      - Of C(unshelve), the availability zone of instances without a host does not bind them any more.
-      - Read from the variable C(bootflow_unshelve_unpin), else false.
-    type: bool
-  unshelve_host:
-    description:
-      - Of C(unshelve), the compute host that instances without a host come to.
-      - Read from the variable C(bootflow_unshelve_host), else the scheduler chooses.
-    type: str
   admin_password_dir:
     description:
       - Of C(set_admin_password) and C(rescue), a folder on the controller that gets the passwords, each in a file of mode 0600, C(UUID) or

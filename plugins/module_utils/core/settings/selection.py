@@ -103,15 +103,15 @@ INSTANCES = Table(
     )
 )
 
-OPERATION = Table(
+#: of single operations
+OPERATION_OPTIONS = Table(
     (
-        Setting("operation", str, help="Set by the playbooks of operations: what they do.", required=True),
-        *INSTANCES,
         Setting(
             "reboot_type",
             CAPITALS,
             "SOFT",
-            "Playbook `reboot`: ask the guests first, or reset them at once by domains that are written again from the ledger.",
+            "Playbook `reboot`: ask the guests, and reset them where they do not restart in time, or reset them at once."
+            " A guest that is reset starts by a domain that is written again from the ledger, after its networks and volumes are there.",
             choices=("SOFT", "HARD"),
         ),
         Setting(
@@ -141,20 +141,22 @@ OPERATION = Table(
         Setting(
             "rescue_image_ref",
             str,
-            help="Playbook `rescue`: the image of `bootflow_images`, by its name or id, that the guests boot.",
+            help="Playbook `rescue`: the image of `bootflow_images`, by its name or id, that the guests boot. Their disks are behind it.",
             default_text="each instance's own image",
         ),
         Setting(
             "rescue_password",
             str,
-            help="Playbook `rescue`: the admin password of the rescued guests.",
+            help="Playbook `rescue`: the admin password of the rescued guests, which their config drives have. An instance without config"
+            " drive is refused with it.",
             default_text="one is generated for each",
             secret=True,
         ),
         Setting(
             "snapshot_name",
             str,
-            help="Playbook `snapshot`: the name of the image (required). `%(name)s` in it is the name of the instance, and has to be there for several.",
+            help="Playbook `snapshot`: the name of the image (required). `%(name)s` in it is the name of the instance, and has to be there for several."
+            " An instance whose snapshot has this name is left alone.",
         ),
         Setting(
             "snapshot_store",
@@ -171,17 +173,18 @@ OPERATION = Table(
             "backup_name",
             str,
             help="Playbook `create_backup`: the name of the image (required). `%(name)s` in it is the name of the instance, and has to be there for several;"
-            " `%(date)s` is the time of the backup, as in 2026-11-29T16:09:49Z.",
+            " `%(date)s` is the time of the backup, as in 2026-11-29T16:09:49Z. An image is made each time, also of a name that a backup of the instance has.",
         ),
         Setting(
             "backup_type",
             str,
-            help="Playbook `create_backup`: the type of the backup (required), as daily or weekly. Each type has its own rotation.",
+            help="Playbook `create_backup`: the type of the backup (required), of 1 to 255 characters, as daily or weekly. Each type has its own rotation.",
         ),
         Setting(
             "backup_rotation",
             int,
-            help="Playbook `create_backup`: how many backups of this type each instance keeps (required). 0: the new one is deleted, too.",
+            help="Playbook `create_backup`: how many backups of this type each instance keeps (required). The oldest ones"
+            " beyond that are deleted, with 0 the new one, too.",
             least=0,
         ),
         Setting(
@@ -201,8 +204,8 @@ OPERATION = Table(
             "shelved_offload_time",
             int,
             0,
-            "How long a shelved instance stays on its host. 0: it leaves the host at once; -1: it stays; else the playbook `shelve_offload` without a"
-            " selection takes it from the host afterwards. An instance whose root is a volume leaves at once.",
+            "Playbook `shelve`: how long a shelved instance stays on its host. 0: it leaves the host at once; -1: it stays; else the playbook"
+            " `shelve_offload` without a selection takes it from the host afterwards. An instance whose root is a volume leaves at once.",
             least=-1,
             unit="seconds",
         ),
@@ -224,6 +227,14 @@ OPERATION = Table(
             help="Playbook `unshelve`: the compute host that offloaded instances come to.",
             default_text="the scheduler chooses",
         ),
+    )
+)
+
+OPERATION = Table(
+    (
+        Setting("operation", str, help="Set by the playbooks of operations: what they do.", required=True),
+        *INSTANCES,
+        *OPERATION_OPTIONS,
     )
 )
 
