@@ -39,5 +39,7 @@ class ActionModule(VolumeChange):
                 raise
             return connector
 
-        o = self.options
-        return attach.begin_attach(tx, o["attachments"], o["project"], checked, o["cross_az_attach"], reach)
+        options = self.options
+        return attach.begin_attach(
+            tx, options["attachments"], options["project"], checked, options["cross_az_attach"], reach
+        )

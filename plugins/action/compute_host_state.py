@@ -32,16 +32,18 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        o = self.options
+        options = self.options
         if self.check_mode:
             ledger = self.rehearsal_ledger()
-            changes = ledger.rehearsal(host_state.set_state, o["hosts"], o["state"], o["reason"] or "")
+            changes = ledger.rehearsal(
+                host_state.set_state, options["hosts"], options["state"], options["reason"] or ""
+            )
         else:
             ledger = self.open_ledger()
-            changes = ledger.transact(host_state.set_state, o["hosts"], o["state"], o["reason"] or "")
-        shown = ledger.inspect(service_state.states_of, o["hosts"])
+            changes = ledger.transact(host_state.set_state, options["hosts"], options["state"], options["reason"] or "")
+        shown = ledger.inspect(service_state.states_of, options["hosts"])
         ledger.close()
-        if o["state"] == service_state.ENABLED:
+        if options["state"] == service_state.ENABLED:
             for host in sorted(h for h, s in shown.items() if s["by_inventory"]):
                 self._display.warning("%s stays disabled: bootflow_disabled is true in the inventory." % host)
             for host in sorted(h for h, s in shown.items() if s["forced_down"]):
@@ -49,7 +51,7 @@ class ActionModule(LedgerAction):
                     "%s stays down, because it is forced down. Run the playbook with bootflow_host_state: up to end that."
                     % host
                 )
-        if o["print_table"]:
+        if options["print_table"]:
             tables.show(self._display, self._lines({c["host"] for c in changes}))
         return {
             "changed": bool(changes),
@@ -63,10 +65,10 @@ class ActionModule(LedgerAction):
         }
 
     def _lines(self, changed: t.Collection[str]) -> list[str]:
-        o = self.options
-        words = WORDS[o["state"]] + (" (%s)" % o["reason"] if o["reason"] else "")
+        options = self.options
+        words = WORDS[options["state"]] + (" (%s)" % options["reason"] if options["reason"] else "")
         verb = "would be " if self.check_mode else "is "
         return [
             "%s %s%s" % (host, verb, words) if host in changed else "%s is %s, as before" % (host, words)
-            for host in sorted(set(o["hosts"]))
+            for host in sorted(set(options["hosts"]))
         ]

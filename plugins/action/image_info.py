@@ -32,27 +32,27 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         variable_names.warn(self)
-        o = self.options
-        words = [*(o["image_ids"] or ()), *(o["image_names"] or ())]
-        if o["details"] and not words:
+        options = self.options
+        words = [*(options["image_ids"] or ()), *(options["image_names"] or ())]
+        if options["details"] and not words:
             raise errors.InvalidInput(
                 message="no image is named", remedy="Set bootflow_image_names or bootflow_image_ids."
             )
 
         def read(tx: Transaction) -> Views:
-            if o["details"]:
-                return [image_views.image_view(tx, word, o["project"]) for word in dict.fromkeys(words)]
-            return image_views.image_views(tx, o["image_ids"], o["image_names"], o["project"])
+            if options["details"]:
+                return [image_views.image_view(tx, word, options["project"]) for word in dict.fromkeys(words)]
+            return image_views.image_views(tx, options["image_ids"], options["image_names"], options["project"])
 
         try:
             views = self.open_reader().inspect(read)
         except errors.LedgerMissing as e:
-            if o["details"]:
+            if options["details"]:
                 raise
-            if o["print_table"]:
+            if options["print_table"]:
                 tables.show(self._display, ["No images. %s." % e.message])
             return {"changed": False, "images": []}
-        if o["print_table"]:
+        if options["print_table"]:
             tables.show(self._display, self._lines(views, words))
         return {"changed": False, "images": views}
 

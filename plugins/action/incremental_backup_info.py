@@ -28,17 +28,17 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         variable_names.warn(self)
-        o = self.options
+        options = self.options
 
         def read(tx: Transaction) -> list[dict[str, t.Any]]:
-            return backup_views.views(tx, o["backup_ids"], o["names"], o["uuids"], o["project"])
+            return backup_views.views(tx, options["backup_ids"], options["names"], options["uuids"], options["project"])
 
         try:
             views = self.open_reader().inspect(read)
         except errors.LedgerMissing as e:
-            if o["print_table"]:
+            if options["print_table"]:
                 tables.show(self._display, ["No backups. %s." % e.message])
             return {"changed": False, "backups": []}
-        if o["print_table"]:
+        if options["print_table"]:
             tables.show(self._display, backup_table(views) if views else ["No incremental backups."])
         return {"changed": False, "backups": views}

@@ -35,64 +35,66 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         variable_names.warn(self)
-        o = self.options
-        chosen = any(o[name] is not None for name in ("names", "uuids", "reservation_ids"))
-        if (o["details"] or o["history"]) and not chosen:
+        options = self.options
+        chosen = any(options[name] is not None for name in ("names", "uuids", "reservation_ids"))
+        if (options["details"] or options["history"]) and not chosen:
             raise errors.InvalidInput(
                 reason="no instance is selected", remedy="Name it in bootflow_names or bootflow_uuids; list shows all."
             )
         try:
-            ledger = self.open_ledger() if o["refresh"] else self.open_reader()
+            ledger = self.open_ledger() if options["refresh"] else self.open_reader()
         except errors.LedgerMissing as e:
-            if o["details"] or o["history"]:
+            if options["details"] or options["history"]:
                 raise
-            if o["print_table"]:
+            if options["print_table"]:
                 tables.show(self._display, ["No instances. %s." % e.message])
-            return {"changed": False, "instances": [], **(statistics([]) if o["set_stats"] else {})}
+            return {"changed": False, "instances": [], **(statistics([]) if options["set_stats"] else {})}
 
         def read(tx: Transaction) -> tuple[list[dict[str, t.Any]], errors.BootflowError | None]:
             rows = instances.select_live(
                 tx,
-                names=o["names"],
-                uuids=o["uuids"],
-                reservations=o["reservation_ids"],
-                project=o["project"],
-                hosts=o["host"],
+                names=options["names"],
+                uuids=options["uuids"],
+                reservations=options["reservation_ids"],
+                project=options["project"],
+                hosts=options["host"],
             )
-            if o["details"]:
+            if options["details"]:
                 return views.details(tx, rows), self._unknown(tx, rows)
-            if o["history"]:
+            if options["history"]:
                 all_rows = [*rows, *self._deleted(tx, rows)]
                 return views.histories(tx, all_rows), self._unknown(tx, all_rows)
             shown = views.instance_views(tx, rows)
-            if o["events"]:
+            if options["events"]:
                 for view in shown:
                     view["events"] = history.events_of(tx, view["uuid"])
             return shown, None
 
         shown, unknown = ledger.inspect(read)
-        if o["print_table"] and (shown or unknown is None):
+        if options["print_table"] and (shown or unknown is None):
             silent = ledger.inspect(nodes.silent_hosts, {v["host"] for v in shown if v["host"]})
-            lines = tables.instance_lines(shown, silent, o)
-            is_list = not (o["details"] or o["history"])  # else the error says what is not there
-            if is_list and o["project"] is not None and not shown:
+            lines = tables.instance_lines(shown, silent, options)
+            is_list = not (options["details"] or options["history"])  # else the error says what is not there
+            if is_list and options["project"] is not None and not shown:
                 where = "The list of projects with instances"
-                lines.append(suggestion(o["project"], ledger.inspect(instances.projects), where))
-            elif is_list and set(o["names"] or ()) - {v["name"] for v in shown}:
-                living = ledger.inspect(instances.names, o["project"])
-                strange = [name for name in o["names"] if name not in living | {v["name"] for v in shown}]
+                lines.append(suggestion(options["project"], ledger.inspect(instances.projects), where))
+            elif is_list and set(options["names"] or ()) - {v["name"] for v in shown}:
+                living = ledger.inspect(instances.names, options["project"])
+                strange = [name for name in options["names"] if name not in living | {v["name"] for v in shown}]
                 lines += [suggestion(strange[0], living, "The list of instances")] if strange else []
             tables.show(self._display, lines)
         if unknown is not None:
             return error_result(unknown, instances=shown)
-        return {"changed": False, "instances": shown, **(statistics(shown) if o["set_stats"] else {})}
+        return {"changed": False, "instances": shown, **(statistics(shown) if options["set_stats"] else {})}
 
     def _unknown(self, tx: Transaction, rows: t.Sequence[instances.InstanceRow]) -> errors.BootflowError | None:
         """Return the error for a named instance that does not exist, as Nova's client reports it; None for a list without it."""
         from ..module_utils.flows.instances import operation
 
-        o = self.options
-        chosen = operation.Selection(o["names"], o["uuids"], o["reservation_ids"], o["host"], o["project"])
+        options = self.options
+        chosen = operation.Selection(
+            options["names"], options["uuids"], options["reservation_ids"], options["host"], options["project"]
+        )
         try:
             operation.refuse_unknown(tx, rows, chosen, self.compute_hosts())
         except errors.BootflowError as e:
@@ -101,14 +103,16 @@ class ActionModule(LedgerAction):
 
     def _deleted(self, tx: Transaction, living: t.Sequence[instances.Instance]) -> list[instances.InstanceRow]:
         """The deleted ones of the instances that are named: by UUID, or the last of a name that none has now."""
-        o = self.options
-        uuids = [uuid for uuid in dict.fromkeys(o["uuids"] or ()) if uuid not in {r.uuid for r in living}]
+        options = self.options
+        uuids = [uuid for uuid in dict.fromkeys(options["uuids"] or ()) if uuid not in {r.uuid for r in living}]
         candidates = [instances.any_of(tx, uuid) for uuid in uuids]
-        if o["uuids"] is None and o["reservation_ids"] is None and o["host"] is None:
+        if options["uuids"] is None and options["reservation_ids"] is None and options["host"] is None:
             living_names = {r.display_name for r in living}
             candidates += instances.last_deleted(
-                tx, [n for n in o["names"] or () if n not in living_names], o["project"]
+                tx, [n for n in options["names"] or () if n not in living_names], options["project"]
             )
         return [
-            r for r in candidates if r is not None and r.deleted != instances.LIVE and o["project"] in (None, r.project)
+            r
+            for r in candidates
+            if r is not None and r.deleted != instances.LIVE and options["project"] in (None, r.project)
         ]

@@ -27,23 +27,23 @@ class ActionModule(LedgerAction):
     }
 
     def act(self) -> dict[str, t.Any]:
-        o = self.options
-        self.locks = o["state"] == "locked"
-        selection = Selection.from_options(o)
+        options = self.options
+        self.locks = options["state"] == "locked"
+        selection = Selection.from_options(options)
 
         def work(tx: Transaction) -> lock.Changed:
             if self.locks:
-                return lock.lock(tx, selection, o["reason"] or "")
-            return lock.unlock(tx, selection, bool(o["override"]))
+                return lock.lock(tx, selection, options["reason"] or "")
+            return lock.unlock(tx, selection, bool(options["override"]))
 
         changed = self.write(work)
         user = self.context().run.actor if self.locks else None
-        after = {"locked_by": user, "locked_reason": (o["reason"] or None) if self.locks else None}
+        after = {"locked_by": user, "locked_reason": (options["reason"] or None) if self.locks else None}
         instances = [{**_identity(r), **after} for r in changed.rows]
         unchanged = [
             {**_identity(r), "locked_by": r.locked_by, "locked_reason": r.locked_reason} for r in changed.unchanged
         ]
-        if o["print_table"]:
+        if options["print_table"]:
             tables.show(self._display, self._lines(instances, unchanged))
         return {
             "changed": bool(instances),

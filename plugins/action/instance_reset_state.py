@@ -23,12 +23,12 @@ class ActionModule(LedgerAction):
     ARGUMENTS = {**RESET.options(), **REQUEST.options("quotas"), **RUN.options("print_table")}
 
     def act(self) -> dict[str, t.Any]:
-        o = self.options
-        selection = Selection.from_options(o)
-        done = self.write(lambda tx: reset_state.reset(tx, selection, o["state"], o["quotas"]))
-        instances = [{**_identity(r), "vm_state": o["state"]} for r in done.rows]
+        options = self.options
+        selection = Selection.from_options(options)
+        done = self.write(lambda tx: reset_state.reset(tx, selection, options["state"], options["quotas"]))
+        instances = [{**_identity(r), "vm_state": options["state"]} for r in done.rows]
         unchanged = [{**_identity(r), "vm_state": r.vm_state} for r in done.unchanged]
-        if o["print_table"]:
+        if options["print_table"]:
             tables.show(self._display, self._lines(done))
         return {
             "changed": bool(instances),

@@ -21,17 +21,19 @@ class ActionModule(LedgerAction):
     ARGUMENTS = {**INIT.options(), **RUN.options("print_table")}
 
     def act(self) -> dict[str, t.Any]:
-        o = self.options
-        folder = os.path.abspath(o["init_dir"])
-        hosts = [first_folder.read_host(text) for text in o["init_hosts"]]
+        options = self.options
+        folder = os.path.abspath(options["init_dir"])
+        hosts = [first_folder.read_host(text) for text in options["init_hosts"]]
         is_root = os.geteuid() == 0
-        by_sudo = first_folder.becomes_root(hosts, o["init_user"], is_root)
-        wanted = first_folder.files(folder, hosts, o["init_user"], self._public_key(o["init_public_key"]), is_root)
+        by_sudo = first_folder.becomes_root(hosts, options["init_user"], is_root)
+        wanted = first_folder.files(
+            folder, hosts, options["init_user"], self._public_key(options["init_public_key"]), is_root
+        )
         existing_paths = [path for path in wanted if os.path.lexists(os.path.join(folder, path))]
         new = {path: text for path, text in wanted.items() if path not in existing_paths}
         if not self.check_mode:
             self._write(folder, new)
-        if o["print_table"]:
+        if options["print_table"]:
             tables.show(self._display, self._lines(folder, list(new), existing_paths, by_sudo))
         return {
             "changed": bool(new),

@@ -34,5 +34,7 @@ class ActionModule(VolumeChange):
         return [*super().adopt(tx, words), *(p.new for p in pairs)]
 
     def begin(self, tx: Transaction, connector_of: Connectors, reach: attach.Reach) -> attach.Begun:
-        o = self.options
-        return swap.begin_swap(tx, o["volume_swaps"], o["project"], connector_of, o["cross_az_attach"], reach)
+        options = self.options
+        return swap.begin_swap(
+            tx, options["volume_swaps"], options["project"], connector_of, options["cross_az_attach"], reach
+        )

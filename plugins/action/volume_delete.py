@@ -36,20 +36,20 @@ class ActionModule(LedgerAction):
         return self._begin() if self.options["phase"] == "begin" else self._finish()
 
     def _begin(self) -> dict[str, t.Any]:
-        o = self.options
+        options = self.options
         variable_names.refuse(self, VOLUME_SELECTION, VOLUME_DELETION)
         chosen = {
-            "ids": o["volume_ids"],
-            "names": o["volume_names"],
-            "project": o["project"],
-            "everything": o["all"],
-            "force": o["force"],
-            "cascade": o["cascade"],
-            "missing_ok": o["missing_ok"],
+            "ids": options["volume_ids"],
+            "names": options["volume_names"],
+            "project": options["project"],
+            "everything": options["all"],
+            "force": options["force"],
+            "cascade": options["cascade"],
+            "missing_ok": options["missing_ok"],
         }
 
         def begin(tx: Transaction) -> tuple[VolumeDeleting, dict[str, list[str]]]:
-            if o["unmanage"]:
+            if options["unmanage"]:
                 return delete.unmanage(tx, inventory_hosts.all_of(self), **chosen), {}
             deletion = delete.begin(tx, **chosen)
             inventory_hosts.in_inventory(self, deletion.hosts)
@@ -69,15 +69,15 @@ class ActionModule(LedgerAction):
             volume["snapshots"] = snapshots.get(volume["id"], [])
         before = "".join(_line(n) + "\n" for n in named)
         known_words = {n["name"] for n in named} | {n["id"] for n in named}
-        unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - known_words)
+        unknown = sorted({*(options["volume_names"] or ()), *(options["volume_ids"] or ())} - known_words)
         lines = ["There is no volume with this name: %s" % ", ".join(unknown)] if unknown else []
         if self.check_mode:
             lines = [
-                "Would unmanage:" if o["unmanage"] else "Would delete:",
+                "Would unmanage:" if options["unmanage"] else "Would delete:",
                 *(before.splitlines() or ["  nothing"]),
                 *lines,
             ]
-        if lines and o["print_table"]:
+        if lines and options["print_table"]:
             tables.show(self._display, lines)
         return {
             "changed": bool(named),

@@ -30,31 +30,33 @@ class ActionModule(LedgerAction):
 
     def act(self) -> dict[str, t.Any]:
         variable_names.warn(self)
-        o = self.options
+        options = self.options
         try:
             ledger = self.open_reader()
         except errors.LedgerMissing as e:
-            if o["print_table"]:
+            if options["print_table"]:
                 tables.show(self._display, ["No volumes. %s." % e.message])
             return {"changed": False, "volumes": [], "snapshots": [], "backends": []}
 
         def read(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-            views = volume_views.volumes(tx, ids=o["volume_ids"], names=o["volume_names"], project=o["project"])
+            views = volume_views.volumes(
+                tx, ids=options["volume_ids"], names=options["volume_names"], project=options["project"]
+            )
             ids = {v["id"] for v in views}
-            if o["events"]:
+            if options["events"]:
                 journals = volume_history.events_of(tx, ids)
                 for volume in views:
                     volume["events"] = journals[volume["id"]]
-            snapshots = [s for s in volume_views.snapshots(tx, project=o["project"]) if s["volume_id"] in ids]
+            snapshots = [s for s in volume_views.snapshots(tx, project=options["project"]) if s["volume_id"] in ids]
             return views, snapshots, volume_views.backends(tx)
 
         volumes, snapshots, backends = ledger.inspect(read)
-        if o["print_table"]:
+        if options["print_table"]:
             lines = volume_texts.volume_table(volumes) if volumes else []
-            if not volumes and o["volume_names"] != []:  # an empty list asks for the backends alone
-                lines = ["No volumes in the ledger %s." % o["ledger_url"]]
+            if not volumes and options["volume_names"] != []:  # an empty list asks for the backends alone
+                lines = ["No volumes in the ledger %s." % options["ledger_url"]]
             known_words = {v["name"] for v in volumes} | {v["id"] for v in volumes}
-            unknown = sorted({*(o["volume_names"] or ()), *(o["volume_ids"] or ())} - known_words)
+            unknown = sorted({*(options["volume_names"] or ()), *(options["volume_ids"] or ())} - known_words)
             if unknown:
                 lines.append("There is no volume with this name: %s" % ", ".join(unknown))
             if snapshots:

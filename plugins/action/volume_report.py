@@ -40,20 +40,20 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         if self.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown before."}
-        o = self.options
+        options = self.options
         context = self.context()
-        names = _names(o["volumes"])
+        names = _names(options["volumes"])
 
         def end(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[FormerSize]]:
-            schedule.give_up(tx, volume_settings.scheduler_options(o, context.now))
-            if o["volume_ids"] is not None:
-                return volume_views.volumes(tx, ids=o["volume_ids"]), former_sizes(tx, o["volume_ids"])
-            return volume_views.volumes(tx, names=names, project=o["project"]) if names else [], []
+            schedule.give_up(tx, volume_settings.scheduler_options(options, context.now))
+            if options["volume_ids"] is not None:
+                return volume_views.volumes(tx, ids=options["volume_ids"]), former_sizes(tx, options["volume_ids"])
+            return volume_views.volumes(tx, names=names, project=options["project"]) if names else [], []
 
         shown, small = self.open_ledger().transact(end)
         bad = [volume_texts.failed_item(v) for v in shown if v["status"] not in GOOD]
         bad += self._small(shown, small)
-        if o["print_table"]:
+        if options["print_table"]:
             tables.show(self._display, volume_texts.volume_table(shown) if shown else ["No volumes."])
         return outcome(errors.VolumeFailed(bad, len(shown)), changed=False, volumes=shown)
 

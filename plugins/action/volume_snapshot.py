@@ -57,13 +57,13 @@ class ActionModule(LedgerAction):
         return list(volumes.find(tx, words, project).values())
 
     def _begin(self) -> dict[str, t.Any]:
-        o = self.options
-        settings = volume_settings.read_options(o)
+        options = self.options
+        settings = volume_settings.read_options(options)
         reports = storage_reports.of_this_run(self) if self.check_mode else ()
 
         def begin(tx: Transaction) -> tuple[snapshots.SnapshotsBegun, dict[str, str]]:
             storage_reports.rehearse(tx, reports)
-            begun = snapshots.begin(tx, o["snapshots"], settings)
+            begun = snapshots.begin(tx, options["snapshots"], settings)
             inventory_hosts.in_inventory(self, begun.hosts)
             ids = [*begun.created, *begun.resumed, *begun.deleting]
             return begun, {v["id"]: _line(v) for v in (volume_views.snapshots(tx, ids=ids) if ids else ())}
@@ -71,10 +71,10 @@ class ActionModule(LedgerAction):
         with volume_settings.told_in_order():
             begun, lines = self.write(begin, collisions=3)
         changed = bool(lines)
-        if o["print_table"] and not changed:
-            words = "the snapshots match the request" if o["snapshots"] else "no snapshot is requested"
+        if options["print_table"] and not changed:
+            words = "the snapshots match the request" if options["snapshots"] else "no snapshot is requested"
             tables.show(self._display, ["Nothing to do: %s." % words])
-        elif o["print_table"] and self.check_mode:
+        elif options["print_table"] and self.check_mode:
             planned = (("make", begun.created + begun.resumed), ("delete", begun.deleting))
             tables.show(self._display, ["Would %s %s" % (word, lines[i]) for word, ids in planned for i in ids])
         return {

@@ -280,8 +280,8 @@ def _by_key(
 
 def _delete(tx: Transaction, table: sa.Table, key: sa.Column[t.Any], values: t.Sequence[str | int]) -> int:
     removed = 0
-    for i in range(0, len(values), 500):
-        removed += tx.execute(table.delete().where(key.in_(values[i : i + 500]))).rowcount
+    for start in range(0, len(values), 500):
+        removed += tx.execute(table.delete().where(key.in_(values[start : start + 500]))).rowcount
     return removed
 
 

@@ -80,14 +80,14 @@ class Apply:
         return result
 
     def _file(self) -> fleet.File:
-        o = self.options
+        options = self.options
         return fleet.File(
             requests=self.request.requests,
             options=boot_volume_settings.accept_options(self.action, self.request),
-            default_project=o["project"],
-            prune=o["prune"],
-            prune_max=o["prune_max"],
-            allow=o["allow"],
+            default_project=options["project"],
+            prune=options["prune"],
+            prune_max=options["prune_max"],
+            allow=options["allow"],
             moves=resize_settings.wanted(self.action, Selection(), self.request.catalogue.pci_aliases),
             inventory=None if self._is_deletion_forced() else inventory_hosts.all_of(self.action),
         )

@@ -152,9 +152,11 @@ class Audit(Stages):
         display = self.action.ports.display
         if self.options["print_table"]:
             tables.show(display, findings_lines(findings, memory, self.action.check_mode))
-        for f in findings:
-            if f.kind == core_audit.USAGE:
-                display.warning("%s: %s was %s, and is %s now." % (f.host, f.what, f.old, f.new))
+        for finding in findings:
+            if finding.kind == core_audit.USAGE:
+                display.warning(
+                    "%s: %s was %s, and is %s now." % (finding.host, finding.what, finding.old, finding.new)
+                )
         inventory = set(self.action.task_vars.get("groups", {}).get("all", []))
         to_clean = {h for h, what in todo.items() if what} | {h for h, e in ends.items() if e.sessions or e.secrets}
         if not self.action.check_mode:

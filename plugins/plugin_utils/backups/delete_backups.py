@@ -42,10 +42,17 @@ class DeleteBackups(Stages):
         return {i["uuid"]: i for i in self.result(self.begins).get("backups") or []}
 
     def _begin(self) -> Result:
-        o = self.options
+        options = self.options
 
         def begin(tx: Transaction) -> list[BackupRow]:
-            rows = flow.begin(tx, o["backup_ids"], o["names"], o["uuids"], o["project"], o["backup_keep"])
+            rows = flow.begin(
+                tx,
+                options["backup_ids"],
+                options["names"],
+                options["uuids"],
+                options["project"],
+                options["backup_keep"],
+            )
             inventory_hosts.in_inventory(self.action, sorted({r.host for r in rows}))
             return rows
 
@@ -62,7 +69,7 @@ class DeleteBackups(Stages):
             for r in rows
         ]
         lines = ["%s of %s, %s\n" % (r.id, r.instance_name, r.kind) for r in rows]
-        if o["print_table"] and (self.action.check_mode or not rows):
+        if options["print_table"] and (self.action.check_mode or not rows):
             shown = ["Would delete:", *("  " + line.strip() for line in lines)] if rows else ["No backup to delete."]
             tables.show(self.action.ports.display, shown)
         return {

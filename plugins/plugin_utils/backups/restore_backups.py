@@ -58,8 +58,8 @@ class RestoreBackups(Stages):
     # --- begin ----------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> Result:
-        o, action = self.options, self.action
-        entries = read_restores(o["backup_restores"], self.stores)
+        options, action = self.options, self.action
+        entries = read_restores(options["backup_restores"], self.stores)
         settings = read_settings(IMAGE_WORK.options("non_inheritable_image_properties"), {}, action.variable)
         named = {e.store.name for e in entries}
         failed_ids: list[str] = []
@@ -67,7 +67,7 @@ class RestoreBackups(Stages):
         addresses: dict[str, str] = {}
 
         def begin(tx: Transaction) -> RestoresBegun:
-            begun = flow.begin(tx, entries, o["project"], settings["non_inheritable_image_properties"])
+            begun = flow.begin(tx, entries, options["project"], settings["non_inheritable_image_properties"])
             hosts = {r.row.host for r in begun.made}
             receiving = self._receiving(begun.made)
             inventory_hosts.in_inventory(action, sorted({*hosts, *receiving}))
@@ -82,7 +82,7 @@ class RestoreBackups(Stages):
         begun = action.write(begin)
         items = [_item(r, failed_ids, to_remove, addresses) for r in begun.made]
         unchanged = [_shown(r) for r in begun.unchanged]
-        if o["print_table"] and not items:
+        if options["print_table"] and not items:
             words = "the images are there: %s" % ", ".join(u["image"]["name"] for u in unchanged)
             tables.show(
                 action.ports.display, ["Nothing to do: %s." % (words if unchanged else "no image is requested")]

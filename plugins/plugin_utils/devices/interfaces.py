@@ -85,24 +85,24 @@ class InterfaceOperation(Stages):
 
     def _read_request(self) -> t.Callable[[Transaction], interfaces.Begun]:
         """Return the function that begins what is requested. :raises InvalidRequest: the request is wrong"""
-        o = self.options
-        catalogue = parse_catalogue(None, None, o["networks"], None)
+        options = self.options
+        catalogue = parse_catalogue(None, None, options["networks"], None)
         known_hosts = frozenset(self.action.compute_hosts())
         problems = Problems()
         begin: t.Callable[[Transaction], interfaces.Begun]
         if self.attaches:
-            wanted = wanted_interfaces(o["interfaces"], catalogue, o["project"] or "", problems)
+            wanted = wanted_interfaces(options["interfaces"], catalogue, options["project"] or "", problems)
             by_id = {network.id: network for network in catalogue.networks.values()}
 
             def begin(tx: Transaction) -> interfaces.Begun:
-                return interfaces.begin_attach(tx, wanted, by_id, o["project"], known_hosts, o["quotas"])
+                return interfaces.begin_attach(tx, wanted, by_id, options["project"], known_hosts, options["quotas"])
 
         else:
-            named = named_interfaces(o["interfaces"], problems)
+            named = named_interfaces(options["interfaces"], problems)
             names = {word for network in catalogue.networks.values() for word in (network.id, network.name)}
 
             def begin(tx: Transaction) -> interfaces.Begun:
-                return interfaces.begin_detach(tx, named, names, o["project"], known_hosts)
+                return interfaces.begin_detach(tx, named, names, options["project"], known_hosts)
 
         problems.raise_if_any()
         return begin

@@ -25,12 +25,12 @@ Views = t.List[t.Dict[str, t.Any]]
 
 def create(action: LedgerAction) -> dict[str, t.Any]:
     """Make the ports of bootflow_ports that are missing; in check mode, roll it back. Returns the result of the task."""
-    o = action.options
+    options = action.options
     catalogue = _catalogue(action)
-    entries = read_ports(o["ports"], catalogue)
+    entries = read_ports(options["ports"], catalogue)
 
     def write(tx: Transaction) -> tuple[PortsWritten, Views]:
-        written = flow.create(tx, entries, o["project"], o["quotas"])
+        written = flow.create(tx, entries, options["project"], options["quotas"])
         return written, project_ports.views(tx, [*written.created, *written.unchanged])
 
     written, views = action.write(write, collisions=3)
@@ -54,13 +54,13 @@ def _nothing_to_do(count: int) -> str:
 
 def update(action: LedgerAction) -> dict[str, t.Any]:
     """Change ports as bootflow_ports says; in check mode, roll it back. Returns the result of the task."""
-    o = action.options
+    options = action.options
     catalogue = _catalogue(action)
-    changes = read_port_changes(o["ports"])
+    changes = read_port_changes(options["ports"])
     networks = {network.id: network for network in catalogue.networks.values()}
 
     def write(tx: Transaction) -> tuple[PortsWritten, Views]:
-        written = flow.update(tx, changes, networks, o["project"])
+        written = flow.update(tx, changes, networks, options["project"])
         return written, project_ports.views(tx, [*written.changes, *written.unchanged])
 
     written, views = action.write(write, collisions=3)
@@ -68,7 +68,7 @@ def update(action: LedgerAction) -> dict[str, t.Any]:
     names = {view["id"]: view["name"] or view["id"] for view in views}
     before = ["%s %s: %s" % (names[k], f, _text(a)) for k, c in written.changes.items() for f, (a, _b) in c.items()]
     after = ["%s %s: %s" % (names[k], f, _text(b)) for k, c in written.changes.items() for f, (_a, b) in c.items()]
-    if o["print_table"]:
+    if options["print_table"]:
         changed = [view for view in views if view["id"] in written.changes]
         planned = ["Would change:", *("  " + line for line in after)] if action.check_mode else port_table(changed)
         tables.show(action.ports.display, planned if changed else ["Nothing to do: the ports are as requested."])
@@ -89,7 +89,7 @@ def _text(value: t.Any) -> str:
 
 def delete(action: LedgerAction) -> dict[str, t.Any]:
     """Delete ports that no instance has; in check mode, roll it back. Returns the result of the task."""
-    o = action.options
+    options = action.options
     words = _words(action)
     if not words:
         raise errors.InvalidInput(
@@ -97,15 +97,15 @@ def delete(action: LedgerAction) -> dict[str, t.Any]:
         )
 
     def write(tx: Transaction) -> tuple[PortsWritten, Views]:
-        views = project_ports.views(tx, words, o["project"])
-        return flow.delete(tx, words, o["project"], o["missing_ok"]), views
+        views = project_ports.views(tx, words, options["project"])
+        return flow.delete(tx, words, options["project"], options["missing_ok"]), views
 
     written, views = action.write(write)
     deleted = [view for view in _with_networks(views, _catalogue(action)) if view["id"] in written.deleted]
     shown = ["There is no port with this name: %s" % ", ".join(written.not_found)] if written.not_found else []
     verb = "Would delete:" if action.check_mode else "Deleted:"
     shown = [verb, *(_lines(deleted) or ["  nothing"]), *shown]
-    if o["print_table"]:
+    if options["print_table"]:
         tables.show(action.ports.display, shown)
     return {
         "changed": bool(deleted),
@@ -117,25 +117,25 @@ def delete(action: LedgerAction) -> dict[str, t.Any]:
 
 def read(action: LedgerAction) -> dict[str, t.Any]:
     """List ports, or show some whole. Returns the result of the task."""
-    o = action.options
+    options = action.options
     words = _words(action)
-    if o["details"] and not words:
+    if options["details"] and not words:
         raise errors.InvalidInput(message="no port is named", remedy="Set bootflow_port_names or bootflow_port_ids.")
-    named = None if o["port_names"] is None and o["port_ids"] is None else words
+    named = None if options["port_names"] is None and options["port_ids"] is None else words
     try:
-        views = action.open_reader().inspect(project_ports.views, named, o["project"])
+        views = action.open_reader().inspect(project_ports.views, named, options["project"])
     except errors.LedgerMissing as e:
-        if o["details"]:
+        if options["details"]:
             raise
-        if o["print_table"]:
+        if options["print_table"]:
             tables.show(action.ports.display, ["No ports. %s." % e.message])
         return {"changed": False, "ports": []}
     views = _with_networks(views, _catalogue(action))
     known = {view["name"] for view in views} | {view["id"] for view in views}
     unknown = sorted(word for word in set(words) if word not in known and canonical(word) not in known)
-    if unknown and o["details"]:
+    if unknown and options["details"]:
         raise errors.PortNotFound(port_id=", ".join(unknown))
-    if o["print_table"]:
+    if options["print_table"]:
         tables.show(action.ports.display, _read_lines(action, views, unknown))
     return {"changed": False, "ports": views}
 

@@ -27,8 +27,8 @@ def begin(action: LedgerAction) -> dict[str, t.Any]:
 
 
 def _begin(action: LedgerAction) -> dict[str, t.Any]:
-    o = action.options
-    words = [*(o["image_ids"] or ()), *(o["image_names"] or ())]
+    options = action.options
+    words = [*(options["image_ids"] or ()), *(options["image_names"] or ())]
     if not words:
         raise errors.InvalidInput(
             message="no image is named", remedy="Set bootflow_image_names or bootflow_image_ids; all is never meant."
@@ -36,7 +36,7 @@ def _begin(action: LedgerAction) -> dict[str, t.Any]:
     stores = stores_of(action)
 
     def write(tx: Transaction) -> tuple[ImagesDeleting, store_stage.Works]:
-        deleting = deletion.begin(tx, words, o["project"], o["missing_ok"], stores)
+        deleting = deletion.begin(tx, words, options["project"], options["missing_ok"], stores)
         inventory_hosts.in_inventory(action, [host for host in deleting.hosts if host != CONTROLLER])
         return deleting, store_stage.works_of(tx, deleting.hosts, stores)
 
@@ -45,7 +45,7 @@ def _begin(action: LedgerAction) -> dict[str, t.Any]:
     shown = ["There is no image with this name: %s" % ", ".join(deleting.not_found)] if deleting.not_found else []
     if action.check_mode:
         shown = ["Would delete:", *(lines or ["  nothing"]), *shown]
-    if shown and o["print_table"]:
+    if shown and options["print_table"]:
         tables.show(action.ports.display, shown)
     return {
         "changed": bool(lines),

@@ -77,14 +77,14 @@ class ImageExport:
 
     def _chosen(self) -> tuple[View, ImageStore]:
         """The image, and the store that it is read from. :raises InvalidInput: not one image is named. :raises ImageNotReadable:"""
-        o, stores = self.action.options, stores_of(self.action)
-        words = [*(o["image_ids"] or ()), *(o["image_names"] or ())]
+        options, stores = self.action.options, stores_of(self.action)
+        words = [*(options["image_ids"] or ()), *(options["image_names"] or ())]
         if len(words) != 1:
             raise errors.InvalidInput(
                 message="%d images are named" % len(words),
                 remedy="Name one with bootflow_image_names or bootflow_image_ids.",
             )
-        view = self.action.open_ledger().inspect(image_views.image_view, words[0], o["project"])
+        view = self.action.open_ledger().inspect(image_views.image_view, words[0], options["project"])
         if view["status"] != life.ACTIVE:
             raise errors.ImageNotActive(image_id=view["name"], remedy="Its status is %s." % view["status"])
         if not view["stores"]:

@@ -160,7 +160,7 @@ class ColdMove(ColdHosts):
 
     def _item(
         self,
-        m: MovingInstance,
+        moving_instance: MovingInstance,
         journey: Journey,
         flavors: tuple[str, str],
         address: str | None = None,
@@ -172,18 +172,18 @@ class ColdMove(ColdHosts):
         :arg down: hosts that are forced down, which instances leave without an answer
         """
         old, new = self._in_order(*flavors)
-        old_disks, new_disks = self._in_order(m.move.old_disks, m.move.new_disks)
+        old_disks, new_disks = self._in_order(moving_instance.move.old_disks, moving_instance.move.new_disks)
         changes = local_disks.changes(old_disks or (), new_disks or ())
         if NVRAM in journey.left_behind:
             changes.append("UEFI variables: new, with other keys")
         return {
-            **item_of(m),
-            "address": live_settings.address_of(self.action, m.move.source_compute, address),
-            "runs": m.runs,
-            "lost": m.move.dest_compute in down,
-            "details": OPERATIONS["stop"].details(m.row),
+            **item_of(moving_instance),
+            "address": live_settings.address_of(self.action, moving_instance.move.source_compute, address),
+            "runs": moving_instance.runs,
+            "lost": moving_instance.move.dest_compute in down,
+            "details": OPERATIONS["stop"].details(moving_instance.row),
             "disks": asdict(journey),
-            "files": bool(m.row.config_drive or journey.sizes),
+            "files": bool(moving_instance.row.config_drive or journey.sizes),
             "disk_changes": changes,
             "flavor_change": "flavor %s -> %s" % (old, new) if old != new else "",
         }
@@ -192,17 +192,17 @@ class ColdMove(ColdHosts):
         """Return what is before the operation, and after it."""
         return (new, former) if self.reverts else (former, new)
 
-    def _described(self, m: MovingInstance, flavors: tuple[str, str]) -> tuple[str, str]:
+    def _described(self, moving_instance: MovingInstance, flavors: tuple[str, str]) -> tuple[str, str]:
         """Return the lines of the diff: an instance before and after."""
         ends = (
-            (m.move.source_compute, flavors[0], m.move.old_disks),
-            (m.move.dest_compute, flavors[1], m.move.new_disks),
+            (moving_instance.move.source_compute, flavors[0], moving_instance.move.old_disks),
+            (moving_instance.move.dest_compute, flavors[1], moving_instance.move.new_disks),
         )
         lines = []
         for host, flavor, disks in self._in_order(*ends):
             named = ["flavor %s" % flavor] if flavors[0] != flavors[1] else []
             words = ", ".join([host, *named, *local_disks.sizes(disks or ())])
-            lines.append("%s %s: %s\n" % (m.row.display_name, m.uuid, words))
+            lines.append("%s %s: %s\n" % (moving_instance.row.display_name, moving_instance.uuid, words))
         return lines[0], lines[1]
 
     def _begun(

@@ -22,16 +22,16 @@ WHAT_NOW = (
 )
 
 
-def item_of(m: MovingInstance) -> Item:
+def item_of(moving_instance: MovingInstance) -> Item:
     """Return what all stages must know of an instance."""
     return {
-        "uuid": m.uuid,
-        "name": m.row.display_name,
-        "domain": m.row.domain_name,
-        "source": m.move.source_compute,
-        "destination": m.move.dest_compute,
-        "vm_state": m.row.vm_state,
-        "made_for": m.made_for,
+        "uuid": moving_instance.uuid,
+        "name": moving_instance.row.display_name,
+        "domain": moving_instance.row.domain_name,
+        "source": moving_instance.move.source_compute,
+        "destination": moving_instance.move.dest_compute,
+        "vm_state": moving_instance.row.vm_state,
+        "made_for": moving_instance.made_for,
     }
 
 
@@ -74,11 +74,11 @@ def report(
     """
     check_mode = stages.action.check_mode
     rows: list[t.Sequence[t.Any]] = []
-    for i in shown:
-        note = i["error"]["code"] if i["error"] else note_of(i)
-        ends = (i["destination"], i["source"]) if to_source else (i["source"], i["destination"])
-        was = (before or {}).get(i["uuid"], i["vm_state"]) if check_mode else i["vm_state"]
-        rows.append((i["name"], i["uuid"], *ends, tables.change(was, i["vm_state"]), _power(i), note))
+    for item in shown:
+        note = item["error"]["code"] if item["error"] else note_of(item)
+        ends = (item["destination"], item["source"]) if to_source else (item["source"], item["destination"])
+        was = (before or {}).get(item["uuid"], item["vm_state"]) if check_mode else item["vm_state"]
+        rows.append((item["name"], item["uuid"], *ends, tables.change(was, item["vm_state"]), _power(item), note))
     rows += [
         (i["name"], i["uuid"], i["host"], None, i["vm_state"], _power(i), i["error"]["code"]) for i in unplaced_items
     ]

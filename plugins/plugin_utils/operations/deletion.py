@@ -75,17 +75,20 @@ class Deletion(Stages):
 
     def _selection(self) -> Selection:
         """:raises InvalidInput: a reclaim selects by itself."""
-        o = self.options
+        options = self.options
         selection = Selection(
-            names=o["names"],
-            uuids=o["uuids"],
-            reservations=o["reservation_ids"],
-            project=o["project"],
-            everything=o["all"],
+            names=options["names"],
+            uuids=options["uuids"],
+            reservations=options["reservation_ids"],
+            project=options["project"],
+            everything=options["all"],
         )
         if not selection.is_empty:  # a host alone selects nothing: all instances on it are selected with a project, too
-            selection = dataclasses.replace(selection, hosts=o["hosts"])
-        if o["operation"] == RECLAIM and not dataclasses.replace(selection, project=None, hosts=o["hosts"]).is_empty:
+            selection = dataclasses.replace(selection, hosts=options["hosts"])
+        if (
+            options["operation"] == RECLAIM
+            and not dataclasses.replace(selection, project=None, hosts=options["hosts"]).is_empty
+        ):
             raise errors.InvalidInput(
                 reason="reclaim deletes what was deleted long enough ago, of all projects; nothing can be chosen",
                 remedy="Leave the names, UUIDs, reservation ids and hosts out, or delete these for good with bootflow.compute.force_delete.",
@@ -97,16 +100,16 @@ class Deletion(Stages):
 
         :raises BootflowError: nothing is marked: hosts are not in the inventory, or left out by the limit.
         """
-        o, keep_for = self.options, self.options["reclaim_instance_interval"]
+        options, keep_for = self.options, self.options["reclaim_instance_interval"]
         if (
-            o["operation"] == RECLAIM
+            options["operation"] == RECLAIM
         ):  # an instance on a host that is gone does not stop the others: it is named at the end
             return delete.begin_reclaim(tx, keep_for) if keep_for > 0 else delete.Deleting()
-        soft = keep_for > 0 and o["operation"] == DELETE and not o["force"]
-        deleting = delete.begin(tx, selection, o["missing_ok"], soft)
+        soft = keep_for > 0 and options["operation"] == DELETE and not options["force"]
+        deleting = delete.begin(tx, selection, options["missing_ok"], soft)
         hosts = sorted({*deleting.hosts, *deleting.storage_hosts})
         strangers = [h for h in hosts if h not in inventory]
-        if strangers and not o["force"]:
+        if strangers and not options["force"]:
             raise delete.strangers_error(strangers)
         reached = [h for h in hosts if h in inventory]
         inventory_hosts.refuse_left_out(reached, self.action.within_limit(reached))

@@ -92,10 +92,10 @@ class WhatIf:
         return [h for h in hosts if h in set(wanted)]
 
     def _requests(self, n_plus_1: bool) -> list[ServerRequest]:
-        o = self.options
-        if o["flavor"] is not None:
+        options = self.options
+        if options["flavor"] is not None:
             return self._one_request()
-        given = sorted(n for n in (*FIELDS, "server_group") if o[n] is not None)
+        given = sorted(n for n in (*FIELDS, "server_group") if options[n] is not None)
         if given:
             raise errors.InvalidInput(
                 reason="%s without bootflow_whatif_flavor" % ", ".join("bootflow_whatif_%s" % n for n in given),
@@ -103,13 +103,13 @@ class WhatIf:
             )
         if n_plus_1:
             return []
-        if o["instances"] is None:
+        if options["instances"] is None:
             raise errors.InvalidInput(
                 reason="no question is asked",
                 remedy="Set bootflow_whatif_flavor, or bootflow_instances, or bootflow_whatif_n_plus_1: true.",
             )
         asked = boot_request.BootRequest(
-            o,
+            options,
             scheduler_settings.reading_of(self.action),
             user=self.action.context().actor,
             ledger_images=ledger_images.images_of(self.action),
@@ -118,25 +118,25 @@ class WhatIf:
         return asked.requests
 
     def _one_request(self) -> list[ServerRequest]:
-        o = dict(self.options)
-        entry = {"name": NAME, "networks": "none", **{n: o[n] for n in FIELDS if o[n] is not None}}
-        if o["server_group"] is not None:
-            hints = dict(o["scheduler_hints"] or {})
-            if hints.setdefault("group", o["server_group"]) != o["server_group"]:
+        options = dict(self.options)
+        entry = {"name": NAME, "networks": "none", **{n: options[n] for n in FIELDS if options[n] is not None}}
+        if options["server_group"] is not None:
+            hints = dict(options["scheduler_hints"] or {})
+            if hints.setdefault("group", options["server_group"]) != options["server_group"]:
                 raise errors.InvalidInput(
                     reason="bootflow_whatif_server_group is %s, and the hint group is %s"
-                    % (o["server_group"], hints["group"]),
+                    % (options["server_group"], hints["group"]),
                     remedy="Name one server group.",
                 )
             entry["scheduler_hints"] = hints
-        if o["image"] is None:
+        if options["image"] is None:
             entry["image"] = ANY_IMAGE
-            if isinstance(o["images"], list):
+            if isinstance(options["images"], list):
                 stand_in = {"url": "file:///none", "disk_format": "raw", "allow_unverified": True}
-                o["images"] = [*o["images"], {"name": ANY_IMAGE, **stand_in}]
-        o["instances"] = [entry]
+                options["images"] = [*options["images"], {"name": ANY_IMAGE, **stand_in}]
+        options["instances"] = [entry]
         requests = boot_request.BootRequest(
-            o,
+            options,
             scheduler_settings.reading_of(self.action),
             user=self.action.context().actor,
             ledger_images=ledger_images.images_of(self.action),

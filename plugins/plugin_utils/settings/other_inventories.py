@@ -94,10 +94,10 @@ def _after(source: str, path: str) -> tuple[bool, list[str]]:
     if not os.path.isdir(source):
         return False, []
     names = sorted(name for name in os.listdir(source) if not IGNORED.search(os.fsencode(name)))
-    for i, name in enumerate(names):
+    for number, name in enumerate(names):
         inside, files = _after(os.path.join(source, name), path)
         if inside:
-            return True, files + [os.path.join(source, other) for other in names[i + 1 :]]
+            return True, files + [os.path.join(source, other) for other in names[number + 1 :]]
     return False, []
 
 

@@ -38,23 +38,23 @@ _OTHER_QUOTAS = (*instance_quotas.RESOURCES, instance_quotas.PORTS, *instance_qu
 
 def check(action: LedgerAction) -> None:
     """:raises InvalidRequest: every setting of types, quotas, scheduler and storage hosts that no volume could be made with."""
-    o = action.options
+    option_values = action.options
     problems = Problems()
-    types = _volume_types(o, problems)
+    types = _volume_types(option_values, problems)
     try:
-        _images(o)
+        _images(option_values)
     except errors.InvalidRequest as e:
         problems.extend(e.errors)
-    default = o["default_volume_type"]
+    default = option_values["default_volume_type"]
     if default:
         with problems.collect("bootflow_default_volume_type"):
             types.get(default)
-    _check_quota_words(o["quotas"], problems)
-    projects = (o["quotas"] or {}).get("projects")
-    for project in dict.fromkeys((o["project"], *(projects if isinstance(projects, t.Mapping) else ()))):
+    _check_quota_words(option_values["quotas"], problems)
+    projects = (option_values["quotas"] or {}).get("projects")
+    for project in dict.fromkeys((option_values["project"], *(projects if isinstance(projects, t.Mapping) else ()))):
         with problems.collect("bootflow_quotas"):
-            quotas.limits_of(o["quotas"], project, types)
-    _check_scheduler(o, problems)
+            quotas.limits_of(option_values["quotas"], project, types)
+    _check_scheduler(option_values, problems)
     hosts = storage_settings.storage_hosts(action)
     storage_settings.check(action.task_vars["hostvars"], hosts, problems)
     if not hosts:
@@ -69,32 +69,32 @@ def check(action: LedgerAction) -> None:
     problems.raise_if_any()
 
 
-def _check_scheduler(o: t.Mapping[str, t.Any], problems: Problems) -> None:
-    options = scheduler_options(o, now=0.0)
+def _check_scheduler(option_values: t.Mapping[str, t.Any], problems: Problems) -> None:
+    options = scheduler_options(option_values, now=0.0)
     for make in (make_filters, make_weighers):
         with problems.collect("scheduler"):
             make(options)
 
 
 def scheduler_options(
-    o: t.Mapping[str, t.Any], now: float, explain: bool = False, hosts: t.Collection[str] | None = None
+    option_values: t.Mapping[str, t.Any], now: float, explain: bool = False, hosts: t.Collection[str] | None = None
 ) -> VolumeSchedulerOptions:
     """:arg hosts: the storage hosts of the inventory."""
     return VolumeSchedulerOptions(
-        enabled_filters=o["volume_filters"],
-        weighers=o["volume_weighers"],
-        multipliers=o["volume_weight_multipliers"],
-        max_attempts=o["volume_max_attempts"],
-        max_over_subscription_ratio=o["max_over_subscription_ratio"],
+        enabled_filters=option_values["volume_filters"],
+        weighers=option_values["volume_weighers"],
+        multipliers=option_values["volume_weight_multipliers"],
+        max_attempts=option_values["volume_max_attempts"],
+        max_over_subscription_ratio=option_values["max_over_subscription_ratio"],
         now=now,
-        service_down_time=o["service_down_time"],
+        service_down_time=option_values["service_down_time"],
         explain=explain,
         hosts=hosts,
     )
 
 
 def read_options(
-    o: t.Mapping[str, t.Any], ledger_images: LedgerImages | None = None, sees_all_images: bool = False
+    option_values: t.Mapping[str, t.Any], ledger_images: LedgerImages | None = None, sees_all_images: bool = False
 ) -> VolumeSettings:
     """Return the settings that the ledger reads requests with.
 
@@ -102,27 +102,27 @@ def read_options(
     :raises InvalidRequest: all errors of the types, images and names of quotas.
     """
     problems = Problems()
-    types = _volume_types(o, problems)
-    _check_quota_words(o["quotas"], problems)
+    types = _volume_types(option_values, problems)
+    _check_quota_words(option_values["quotas"], problems)
     problems.raise_if_any()
     return VolumeSettings(
         types=types,
-        image=_images(o, ledger_images, None if sees_all_images else o["project"]),
+        image=_images(option_values, ledger_images, None if sees_all_images else option_values["project"]),
         options=CreateOptions(
-            default_volume_type=o["default_volume_type"] or None,
-            storage_availability_zone=o["storage_availability_zone"],
-            allow_availability_zone_fallback=o["allow_availability_zone_fallback"],
+            default_volume_type=option_values["default_volume_type"] or None,
+            storage_availability_zone=option_values["storage_availability_zone"],
+            allow_availability_zone_fallback=option_values["allow_availability_zone_fallback"],
         ),
-        quotas=o["quotas"],
-        project=o["project"],
-        max_attempts=o["volume_max_attempts"],
-        no_snapshot_gb_quota=o["no_snapshot_gb_quota"],
+        quotas=option_values["quotas"],
+        project=option_values["project"],
+        max_attempts=option_values["volume_max_attempts"],
+        no_snapshot_gb_quota=option_values["no_snapshot_gb_quota"],
     )
 
 
-def check_hints(entries: t.Iterable[t.Any], o: t.Mapping[str, t.Any], problems: Problems) -> None:
+def check_hints(entries: t.Iterable[t.Any], option_values: t.Mapping[str, t.Any], problems: Problems) -> None:
     """Hints that no filter reads would be ignored: a volume would lie where it must not."""
-    enabled = [f.name for f in make_filters(scheduler_options(o, now=0.0))]
+    enabled = [f.name for f in make_filters(scheduler_options(option_values, now=0.0))]
     for number, entry in enumerate(entries):
         hints = entry.get("scheduler_hints") if isinstance(entry, t.Mapping) else None
         for hint in hints if isinstance(hints, t.Mapping) else ():
@@ -176,16 +176,16 @@ def _check_quota_words(given: t.Any, problems: Problems) -> None:
             )
 
 
-def _volume_types(o: t.Mapping[str, t.Any], problems: Problems) -> VolumeTypes:
+def _volume_types(option_values: t.Mapping[str, t.Any], problems: Problems) -> VolumeTypes:
     try:
-        return read_volume_types(o["volume_types"])
+        return read_volume_types(option_values["volume_types"])
     except errors.InvalidRequest as e:
         problems.extend(e.errors)
         return VolumeTypes()
 
 
 def _images(
-    o: t.Mapping[str, t.Any], ledger_images: LedgerImages | None = None, project: str | None = None
+    option_values: t.Mapping[str, t.Any], ledger_images: LedgerImages | None = None, project: str | None = None
 ) -> t.Callable[[str], Image]:
-    catalogue = catalogue_module.parse_catalogue(None, o["images"], None, None, ledger_images=ledger_images)
+    catalogue = catalogue_module.parse_catalogue(None, option_values["images"], None, None, ledger_images=ledger_images)
     return lambda word: catalogue.image(word, project)

@@ -81,10 +81,10 @@ class VolumeChange(LedgerAction):
 
     def _reserve(self) -> dict[str, t.Any]:
         """Write the request to the ledger. Returns the result for later stages."""
-        o = self.options
+        options = self.options
         ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
         hostvars = self.task_vars["hostvars"]
-        hosts = ledger.inspect(attachment_requests.hosts_named, o[self.ENTRIES], o["project"])
+        hosts = ledger.inspect(attachment_requests.hosts_named, options[self.ENTRIES], options["project"])
         hosts = [h for h in hosts if h in hostvars]  # any other is named below, when its attachment begins
         problems = Problems()
         host_settings.check({h: host_variables.of_host(hostvars, h) for h in hosts}, hosts, problems)
@@ -97,10 +97,10 @@ class VolumeChange(LedgerAction):
 
         with volume_settings.told_in_order():
             reservation, lines = ledger.rehearsal(write) if self.check_mode else ledger.transact(write)
-        if o["print_table"] and not lines:
-            why = self.UNCHANGED if o[self.ENTRIES] else "no %s is requested" % self.NOUN
+        if options["print_table"] and not lines:
+            why = self.UNCHANGED if options[self.ENTRIES] else "no %s is requested" % self.NOUN
             tables.show(self._display, ["Nothing to do: %s." % why])
-        elif o["print_table"] and self.check_mode:
+        elif options["print_table"] and self.check_mode:
             tables.show(self._display, ["Would %s %s" % (self.VERB, line) for line in lines])
         text = "".join(line + "\n" for line in lines)
         attaching = self.OPERATION is not attach.DETACH

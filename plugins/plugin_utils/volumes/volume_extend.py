@@ -31,22 +31,22 @@ NO_ROOM = (
 
 def extend_volumes(action: LedgerAction) -> dict[str, t.Any]:
     """Run the stage that the task is for: select the hosts to ask, or begin. Returns the result of the task."""
-    o = action.options
+    option_values = action.options
     problems = Problems()
-    requested = _entries(o["volumes"], problems)
-    settings = volume_settings.read_options(o)
+    requested = _entries(option_values["volumes"], problems)
+    settings = volume_settings.read_options(option_values)
     context = action.context()
-    if o["phase"] == "select":
+    if option_values["phase"] == "select":
 
         def growing(tx: Transaction) -> list[VolumeRow]:
-            rows_by_word = volumes.find(tx, (w["volume"] for w in requested), o["project"])
+            rows_by_word = volumes.find(tx, (w["volume"] for w in requested), option_values["project"])
             sizes = {w["volume"]: str(w["size"]) for w in requested}
             return [row for word, row in rows_by_word.items() if sizes[word] != str(row.size)]
 
         stale = storage_reports.stale_hosts_of(action, growing)
         return {"changed": False, "ask": stale}
     StageResults(action, "compute_attachments").clear()  # of an earlier playbook
-    options = volume_settings.scheduler_options(o, context.now)
+    options = volume_settings.scheduler_options(option_values, context.now)
     reports = storage_reports.of_this_run(action) if action.check_mode else ()
 
     def begin(tx: Transaction) -> extend.VolumeExtending:
@@ -73,7 +73,7 @@ def extend_volumes(action: LedgerAction) -> dict[str, t.Any]:
         }
         for r in extension.rows
     ]
-    if o["print_table"] and (action.check_mode or not named):
+    if option_values["print_table"] and (action.check_mode or not named):
         lines = ["%s %s: %s GiB -> %s GiB" % (n["name"], n["id"], n["size"], n["new_size"]) for n in named]
         tables.show(
             action.ports.display,

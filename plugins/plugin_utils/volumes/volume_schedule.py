@@ -106,19 +106,19 @@ class VolumeSchedule:
 
     def _plan(self) -> Result:
         """Accept, take the reports of this run, schedule: in a transaction that is rolled back."""
-        o = self.options
-        if not o["volumes"]:
+        option_values = self.options
+        if not option_values["volumes"]:
             return {"changed": False, "storage": [], "plan": []}
-        settings = volume_settings.read_options(o, ledger_images.images_of(self.action))
+        settings = volume_settings.read_options(option_values, ledger_images.images_of(self.action))
         configurations = volume_settings.configurations(self.action)
         context = self.action.context()
         ledger = self.action.rehearsal_ledger()
         reports = storage_reports.of_this_run(self.action)
         hosts = self.action.within_limit(storage_hosts(self.action))
-        options = volume_settings.scheduler_options(o, context.now, explain=True, hosts=hosts)
+        options = volume_settings.scheduler_options(option_values, context.now, explain=True, hosts=hosts)
         with ledger.rehearse() as tx:
             backends.configure(tx, configurations)
-            accepted = accept.accept(tx, o["volumes"], settings)
+            accepted = accept.accept(tx, option_values["volumes"], settings)
             if not accepted.changed:
                 return {
                     "changed": False,
@@ -130,7 +130,7 @@ class VolumeSchedule:
             plan = schedule.plan(tx, options)
         for number, decided in enumerate(plan):
             decided["lines"] = _plan_lines(decided, number < EXPLAINED)
-        if o["print_table"]:
+        if option_values["print_table"]:
             tables.show(self.action.ports.display, ["The plan:", *(line for d in plan for line in d["lines"])])
         for decided in plan:
             del decided["lines"]
@@ -142,7 +142,7 @@ class VolumeSchedule:
         message = "%d of %d volumes cannot be placed on any backend." % (len(items), len(plan))
         return outcome(
             errors.VolumeFailed(items, len(plan), message=message, remedy=REMEDY),
-            reasons=not o["print_table"],
+            reasons=not option_values["print_table"],
             changed=True,
             storage=[],
             plan=plan,

@@ -63,15 +63,15 @@ class VolumeUploadImage(Stages):
     # --- begin ----------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> Result:
-        o, action = self.options, self.action
-        entries = read_uploads(o["volume_uploads"], self.stores)
+        options, action = self.options, self.action
+        entries = read_uploads(options["volume_uploads"], self.stores)
         named = {e.store.name for e in entries}
         failed_ids: list[str] = []
         to_remove: dict[str, list[str]] = {}
         addresses: dict[str, str] = {}
 
         def begin(tx: Transaction) -> UploadsBegun:
-            begun = flow.begin(tx, entries, o["project"], o["enable_force_upload"])
+            begun = flow.begin(tx, entries, options["project"], options["enable_force_upload"])
             hosts = {u.host for u in begun.made}
             inventory_hosts.in_inventory(action, sorted({*hosts, *self._receiving(begun.made)}))
             failed_ids[:] = host_images.failed_lately(tx)
@@ -85,7 +85,7 @@ class VolumeUploadImage(Stages):
         begun = action.write(begin)
         items = [_item(u, failed_ids, to_remove, addresses) for u in begun.made]
         unchanged = [_shown(u) for u in begun.unchanged]
-        if o["print_table"] and not items:
+        if options["print_table"] and not items:
             words = "the images are there: %s" % ", ".join(u["image"]["name"] for u in unchanged)
             tables.show(
                 action.ports.display, ["Nothing to do: %s." % (words if unchanged else "no image is requested")]

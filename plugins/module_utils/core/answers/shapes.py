@@ -172,8 +172,8 @@ def items(shape: Shape, most: int = MANY, exactly: int | None = None, unique: st
         if exactly is not None and len(value) != exactly:
             raise Misshapen(path, "a list of %d items" % exactly, value)
         if not (isinstance(shape, _Text) and shape.fits_all(value)):
-            for i, item in enumerate(value):
-                shape(item, "%s[%d]" % (path, i))
+            for number, item in enumerate(value):
+                shape(item, "%s[%d]" % (path, number))
         if unique:
             keys = [item if unique == "." else item[unique] for item in value]
             if len(set(keys)) < len(keys):
@@ -189,9 +189,9 @@ def mapping(key: Shape, shape: Shape, most: int = MANY) -> Shape:
     def check(value: t.Any, path: str) -> None:
         if not isinstance(value, Mapping) or len(value) > most:
             raise Misshapen(path, "a mapping of at most %d keys" % most, value)
-        for k, item in value.items():
-            key(k, path)
-            shape(item, "%s.%s" % (path, k))
+        for item_key, item in value.items():
+            key(item_key, path)
+            shape(item, "%s.%s" % (path, item_key))
 
     KINDS[check] = Kind("dict", "", kind_of(shape).fields)
     return check
@@ -237,8 +237,8 @@ def plain(value: t.Any, path: str, depth: int = 0) -> None:
         message(value, path)
     elif isinstance(value, (list, tuple)):
         _LIST(value, path)
-        for i, item in enumerate(value):
-            plain(item, "%s[%d]" % (path, i), depth + 1)
+        for number, item in enumerate(value):
+            plain(item, "%s[%d]" % (path, number), depth + 1)
     elif isinstance(value, Mapping):
         _MAPPING(value, path)
         for name, item in value.items():

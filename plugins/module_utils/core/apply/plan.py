@@ -208,9 +208,9 @@ class Plan:
 
     def totals(self) -> str:
         done: dict[str, set[Key]] = {"boot": set(), "change": set(), "delete": set()}
-        for c in self.to_do:
-            kind = "boot" if c.kind in (BOOT, REPLACE) else "delete" if c.kind == DELETE else "change"
-            done[kind].add((c.project, c.name))
+        for change in self.to_do:
+            kind = "boot" if change.kind in (BOOT, REPLACE) else "delete" if change.kind == DELETE else "change"
+            done[kind].add((change.project, change.name))
         open_changes = [c for c in self.changes if not c.done]
         asks = [c for c in open_changes if c.needs]
         waits = [c for c in open_changes if c.later]

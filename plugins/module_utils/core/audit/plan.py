@@ -193,9 +193,9 @@ def plan(ledger: Ledger, evidence: Evidence) -> list[Finding]:
 def foreign_memory(findings: t.Iterable[Finding]) -> dict[str, int]:
     """host -> MB of its domains that are not instances of the ledger."""
     memory_by_host: dict[str, int] = {}
-    for f in findings:
-        if f.kind in (ORPHAN_DOMAIN, FOREIGN_DOMAIN, OTHER_LEDGER) and f.host is not None:
-            memory_by_host[f.host] = memory_by_host.get(f.host, 0) + int(f.old.get("memory_mb", 0))
+    for finding in findings:
+        if finding.kind in (ORPHAN_DOMAIN, FOREIGN_DOMAIN, OTHER_LEDGER) and finding.host is not None:
+            memory_by_host[finding.host] = memory_by_host.get(finding.host, 0) + int(finding.old.get("memory_mb", 0))
     return memory_by_host
 
 
@@ -758,8 +758,8 @@ def _holds(instance: Instance) -> bool:
 
 
 def _add(total: list[int], amounts: Amounts) -> None:
-    for i, amount in enumerate(amounts):
-        total[i] += amount
+    for number, amount in enumerate(amounts):
+        total[number] += amount
 
 
 def _shown(amounts: Amounts) -> dict[str, int]:

@@ -154,12 +154,21 @@ def _edits(one: str, other: str, most: int, replacing: int) -> int:
         return most + 1
     before: list[int] = []
     row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        before, last, row = row, before, [i]
-        for j, wanted in enumerate(other, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (replacing if letter != wanted else 0))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
-                cost = min(cost, last[j - 2] + 1)
+    for position, letter in enumerate(one, 1):
+        before, last, row = row, before, [position]
+        for other_position, wanted in enumerate(other, 1):
+            cost = min(
+                before[other_position] + 1,
+                row[other_position - 1] + 1,
+                before[other_position - 1] + (replacing if letter != wanted else 0),
+            )
+            if (
+                position > 1
+                and other_position > 1
+                and letter == other[other_position - 2]
+                and one[position - 2] == wanted
+            ):
+                cost = min(cost, last[other_position - 2] + 1)
             row.append(cost)
         if min(row) > most:
             return most + 1

@@ -113,9 +113,16 @@ def version_in_range(version: tuple[int, ...], comparisons: t.Iterable[tuple[str
     """Whether the version satisfies all comparisons. 7 and 7.0.0 are the same."""
     for op, wanted in comparisons:
         length = max(len(version), len(wanted))
-        a = version + (0,) * (length - len(version))
-        b = wanted + (0,) * (length - len(wanted))
-        if not {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b, "!=": a != b}[op]:
+        padded = version + (0,) * (length - len(version))
+        padded_wanted = wanted + (0,) * (length - len(wanted))
+        if not {
+            "<": padded < padded_wanted,
+            "<=": padded <= padded_wanted,
+            ">": padded > padded_wanted,
+            ">=": padded >= padded_wanted,
+            "==": padded == padded_wanted,
+            "!=": padded != padded_wanted,
+        }[op]:
             return False
     return True
 

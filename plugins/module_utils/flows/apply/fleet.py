@@ -383,13 +383,13 @@ def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -
     }
     dead = runs.dead_among(tx, [r.run_id for r in doubtful.values()]) if doubtful else set()
     changes = list(plan.changes) if doubtful else []
-    for i, change in enumerate(changes):
+    for number, change in enumerate(changes):
         row, first_operation = doubtful.get(str(change.uuid)), _begins(change)
         if row is None or not change.done:
             continue
         if change.kind in (BOOT, REPLACE) and accept.is_another_runs(tx, row, dead) and not accept.is_deleted(row):
             busy = runs.locked_error(tx, row.display_name, row.run_id)
-            changes[i] = dataclasses.replace(
+            changes[number] = dataclasses.replace(
                 planning.not_done(change, busy.paragraph, later=True), what=planning.NOT_BOOTED
             )
         if first_operation is None:
@@ -398,7 +398,7 @@ def _able(tx: Transaction, file: File, plan: Plan, rows: t.Iterable[Instance]) -
             operation.check(tx, first_operation, row, dead, known if change.kind != DELETE else None)
         except (errors.InstanceBusy, errors.InstanceInvalidState, errors.ComputeHostNotFound) as e:
             if row.task_state is not None or isinstance(e, errors.ComputeHostNotFound):
-                changes[i] = planning.not_done(change, e.paragraph, later=True)
+                changes[number] = planning.not_done(change, e.paragraph, later=True)
     plan = dataclasses.replace(plan, changes=tuple(changes)) if doubtful else plan
     return _deletable(tx, file, plan, rows)
 

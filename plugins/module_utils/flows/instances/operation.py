@@ -535,8 +535,8 @@ def refuse(refused: t.Sequence[errors.BootflowError]) -> None:
         raise errors.InvalidRequest(_of_each([e for e in refused if isinstance(e, errors.InvalidRequest)]))
     alike = [e for e in refused if type(e) is type(first)]
     remedies: dict[str, list[str]] = {}
-    for e in alike:
-        remedies.setdefault(e.remedy, []).extend([e.details[WHOSE]] if WHOSE in e.details else [])
+    for item in alike:
+        remedies.setdefault(item.remedy, []).extend([item.details[WHOSE]] if WHOSE in item.details else [])
     remedy = " ".join("%s: %s" % (some(names), r) if names else r for r, names in remedies.items() if r)
     raise type(first)(message=some(list(dict.fromkeys(e.message for e in alike)), "; "), remedy=remedy)
 

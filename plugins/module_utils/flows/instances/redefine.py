@@ -57,9 +57,11 @@ def write(tx: Transaction, new: t.Iterable[New]) -> None:
         together.setdefault(rewritten.id_of(wanted, wanted.row.request_spec_id), []).append(wanted)
     for spec_id, members in together.items():
         instances.write(tx, [m.row.uuid for m in members], request_spec_id=spec_id, updated_at=tx.now)
-        for m in members if "hostname" in members[0].fields else ():
-            hostname = instance_hostname(m.request.name, m.row.display_name, m.row.uuid, m.request.hostname)
-            instances.write(tx, [m.row.uuid], hostname=hostname)
+        for member in members if "hostname" in members[0].fields else ():
+            hostname = instance_hostname(
+                member.request.name, member.row.display_name, member.row.uuid, member.request.hostname
+            )
+            instances.write(tx, [member.row.uuid], hostname=hostname)
     for wanted in asked:
         move = moving.get(wanted.row.uuid)
         if move is not None:

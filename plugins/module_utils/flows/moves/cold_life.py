@@ -138,20 +138,20 @@ def _relocate(tx: Transaction, moving: t.Sequence[MovingInstance], to_new: bool)
     disks = instances.disks_of(tx, list(ids))
     rows: list[dict[str, t.Any]] = []
     exchanged: dict[str, t.Sequence[local_disks.Disk]] = {}
-    for m in moving:
-        spec = specs[ids[m.uuid]].spec
+    for moving_instance in moving:
+        spec = specs[ids[moving_instance.uuid]].spec
         flavor = Flavor(**spec["flavor"])
-        local = m.move.new_disks if to_new else m.move.old_disks
+        local = moving_instance.move.new_disks if to_new else moving_instance.move.old_disks
         if local is not None:
-            exchanged[m.uuid] = local
+            exchanged[moving_instance.uuid] = local
         rows.append(
             {
-                "uuid": m.uuid,
-                "host": m.move.dest_compute if to_new else m.move.source_compute,
-                "node": m.move.dest_node if to_new else m.move.source_node,
-                "launched_on": m.move.dest_compute if to_new else m.move.source_compute,
-                "limits": m.move.dest_limits if to_new else m.move.source_limits,
-                "request_spec_id": ids[m.uuid],
+                "uuid": moving_instance.uuid,
+                "host": moving_instance.move.dest_compute if to_new else moving_instance.move.source_compute,
+                "node": moving_instance.move.dest_node if to_new else moving_instance.move.source_node,
+                "launched_on": moving_instance.move.dest_compute if to_new else moving_instance.move.source_compute,
+                "limits": moving_instance.move.dest_limits if to_new else moving_instance.move.source_limits,
+                "request_spec_id": ids[moving_instance.uuid],
                 "memory_mb": flavor.memory_mb,
                 "vcpus": flavor.vcpus,
                 "root_gb": local_root_gb(flavor.root_gb, spec["image"], bool(spec.get("is_bfv"))),
@@ -160,9 +160,9 @@ def _relocate(tx: Transaction, moving: t.Sequence[MovingInstance], to_new: bool)
             }
         )
         # A move that began before moves had these lists.
-        for position, disk in enumerate(disks[m.uuid] if local is None else ()):
+        for position, disk in enumerate(disks[moving_instance.uuid] if local is None else ()):
             if disk["kind"] == "image" and disk["size_gb"] != flavor.root_gb:
-                instances.replace_disk(tx, m.uuid, position, {**disk, "size_gb": flavor.root_gb})
+                instances.replace_disk(tx, moving_instance.uuid, position, {**disk, "size_gb": flavor.root_gb})
     local_disks.replace_local_disks(tx, exchanged)
     instances.relocate(tx, rows)
     ports.bind_each(tx, {row["uuid"]: row["host"] for row in rows})
@@ -279,13 +279,13 @@ class Ending:
     launched: bool = False  # the guest was started on its host by this
 
 
-def _ending(move_operation: Operation, m: MovingInstance, result: Result) -> Ending:
-    if m.at_destination:
+def _ending(move_operation: Operation, moving_instance: MovingInstance, result: Result) -> Ending:
+    if moving_instance.at_destination:
         event = move_life.REVERT_FAILED if move_operation is REVERT else move_life.ARRIVED
-        return Ending(m, states.RESIZED, event, result.power_state, launched=move_operation is not REVERT)
-    vm_state = vm_state_at_source(m.move.old_vm_state, result.power_state, result.domain_missing)
+        return Ending(moving_instance, states.RESIZED, event, result.power_state, launched=move_operation is not REVERT)
+    vm_state = vm_state_at_source(moving_instance.move.old_vm_state, result.power_state, result.domain_missing)
     event = move_life.REVERTED if move_operation is REVERT else move_life.FAILED
-    return Ending(m, vm_state, event, result.power_state, launched=move_operation is REVERT)
+    return Ending(moving_instance, vm_state, event, result.power_state, launched=move_operation is REVERT)
 
 
 class Departure(t.NamedTuple):
@@ -296,13 +296,13 @@ class Departure(t.NamedTuple):
     reason: str  # why it is not there
 
 
-def _departure(m: MovingInstance, result: Result) -> Departure | None:
-    if m.at_destination:
+def _departure(moving_instance: MovingInstance, result: Result) -> Departure | None:
+    if moving_instance.at_destination:
         return None
-    if m.row.task_state == states.RESIZE_MIGRATING:
-        return Departure(m, result.cleaned, "its move failed")
-    if ledger_moves.is_same_host_resize(m.move) and not result.cleaned:
-        return Departure(m, False, "it could not be defined again as it was")
+    if moving_instance.row.task_state == states.RESIZE_MIGRATING:
+        return Departure(moving_instance, result.cleaned, "its move failed")
+    if ledger_moves.is_same_host_resize(moving_instance.move) and not result.cleaned:
+        return Departure(moving_instance, False, "it could not be defined again as it was")
     return None
 
 
@@ -312,10 +312,17 @@ def leave_destinations(tx: Transaction, departures: t.Sequence[Departure]) -> No
     cleanups.add(tx, *(_cleanup_due(d.moving, d.reason) for d in departures if not d.cleaned))
 
 
-def _cleanup_due(m: MovingInstance, reason: str) -> cleanups.Due:
+def _cleanup_due(moving_instance: MovingInstance, reason: str) -> cleanups.Due:
     """Return the cleanup of a destination. It removes what the host made for the move; of a resize on the instance's own host, the new part."""
-    made_for = m.made_for if m.part_to_clean == cleanups.ALL else ""
-    return cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason, m.part_to_clean, made_for)
+    made_for = moving_instance.made_for if moving_instance.part_to_clean == cleanups.ALL else ""
+    return cleanups.Due(
+        moving_instance.move.dest_compute,
+        moving_instance.uuid,
+        moving_instance.row.domain_name,
+        reason,
+        moving_instance.part_to_clean,
+        made_for,
+    )
 
 
 def end_moves(tx: Transaction, endings: t.Sequence[Ending]) -> None:
@@ -323,8 +330,10 @@ def end_moves(tx: Transaction, endings: t.Sequence[Ending]) -> None:
     alike: dict[tuple[t.Any, ...], list[MovingInstance]] = {}
     by_event: dict[str, list[Ending]] = {}
     for ending in endings:
-        m = ending.moving
-        alike.setdefault((m.row.task_state, ending.vm_state, ending.power_state, ending.launched), []).append(m)
+        moving_instance = ending.moving
+        alike.setdefault(
+            (moving_instance.row.task_state, ending.vm_state, ending.power_state, ending.launched), []
+        ).append(moving_instance)
         by_event.setdefault(ending.event.name, []).append(ending)
     for (task_state, vm_state, power_state, launched), group in alike.items():
         values: dict[str, t.Any] = {"vm_state": vm_state, "task_state": None, "power_state": power_state}
@@ -341,26 +350,37 @@ def end_moves(tx: Transaction, endings: t.Sequence[Ending]) -> None:
 DIED = "the run that moved it died"
 
 
-def settle_after_crash(tx: Transaction, m: MovingInstance, power_state: int | None) -> str:
+def settle_after_crash(tx: Transaction, moving_instance: MovingInstance, power_state: int | None) -> str:
     """Settle the move of a locked instance, or its revert, whose run died. Returns the vm_state of the instance.
 
     :arg power_state: of the guest on the host of the instance; None: there is no guest
     """
-    reverts = m.row.task_state == states.RESIZE_REVERTING
-    move_operation = REVERT if reverts else OF_TYPE[m.move.migration_type]
-    if m.at_destination and reverts and power_state is None:
+    reverts = moving_instance.row.task_state == states.RESIZE_REVERTING
+    move_operation = REVERT if reverts else OF_TYPE[moving_instance.move.migration_type]
+    if moving_instance.at_destination and reverts and power_state is None:
         # The destination has been cleaned in part: the instance goes back, and the rest is removed there.
-        return_to_source(tx, [m])
-        cleanups.add(tx, cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, DIED, m.part_to_clean))
+        return_to_source(tx, [moving_instance])
+        cleanups.add(
+            tx,
+            cleanups.Due(
+                moving_instance.move.dest_compute,
+                moving_instance.uuid,
+                moving_instance.row.domain_name,
+                DIED,
+                moving_instance.part_to_clean,
+            ),
+        )
         vm_state, event = states.STOPPED, move_life.REVERTED
-    elif m.at_destination:
+    elif moving_instance.at_destination:
         vm_state, event = states.RESIZED, move_life.REVERT_FAILED if reverts else move_life.ARRIVED
     else:
         vm_state = states.ACTIVE if power_state == states.RUNNING else states.STOPPED
         event = move_life.REVERTED if reverts else move_life.FAILED
-        if m.row.task_state == states.RESIZE_MIGRATING or ledger_moves.is_same_host_resize(m.move):
-            leave_destinations(tx, [Departure(m, cleaned=False, reason=DIED)])
-    end_moves(tx, [Ending(m, vm_state, event, states.NOSTATE if power_state is None else power_state)])
+        if moving_instance.row.task_state == states.RESIZE_MIGRATING or ledger_moves.is_same_host_resize(
+            moving_instance.move
+        ):
+            leave_destinations(tx, [Departure(moving_instance, cleaned=False, reason=DIED)])
+    end_moves(tx, [Ending(moving_instance, vm_state, event, states.NOSTATE if power_state is None else power_state)])
     remedy = (
         "Confirm it, or revert it."
         if vm_state == states.RESIZED
@@ -368,9 +388,15 @@ def settle_after_crash(tx: Transaction, m: MovingInstance, power_state: int | No
     )
     error = errors.RemoteError(
         reason="run %s died while it did '%s' with instance %s"
-        % (m.row.run_id or "unknown", move_operation.called, m.uuid),
+        % (moving_instance.row.run_id or "unknown", move_operation.called, moving_instance.uuid),
         remedy=remedy,
     )
-    done = reverts and vm_state == m.move.old_vm_state
-    journal(tx, move_operation, [m.uuid] if done else [], {} if done else {m.uuid: error}, {m.uuid: m.row.host})
+    done = reverts and vm_state == moving_instance.move.old_vm_state
+    journal(
+        tx,
+        move_operation,
+        [moving_instance.uuid] if done else [],
+        {} if done else {moving_instance.uuid: error},
+        {moving_instance.uuid: moving_instance.row.host},
+    )
     return vm_state

@@ -106,9 +106,9 @@ def _begin_movable(
     moving.release_moved(tx, begun.failed)
     placed = load(tx, sorted(set(movers) - set(begun.failed)))
     ends, without = _destination_connectors(tx, placed, connectors)
-    for m in placed:
-        if m.uuid in without:
-            end_migration(tx, m, without[m.uuid], states.NOSTATE, cleaned=True)
+    for moving_instance in placed:
+        if moving_instance.uuid in without:
+            end_migration(tx, moving_instance, without[moving_instance.uuid], states.NOSTATE, cleaned=True)
     begun.failed.update(without)
     begun.moving = [m for m in placed if m.uuid not in without]
     begun.with_volumes = migration_attachments.reserve_on_destination(tx, ends)
@@ -154,16 +154,16 @@ def _destination_connectors(
     attachments_by_uuid = attachments.of_instances(tx, [m.uuid for m in placed]) if placed else {}
     ends: dict[str, Connector] = {}
     without: dict[str, errors.BootflowError] = {}
-    for m in placed:
-        if m.uuid in attachments_by_uuid:
-            host, node = m.move.dest_compute, m.move.dest_node
+    for moving_instance in placed:
+        if moving_instance.uuid in attachments_by_uuid:
+            host, node = moving_instance.move.dest_compute, moving_instance.move.dest_node
             try:
                 connector = connectors(host, nodes.node_facts(tx, host, node))
-                _check_initiator(connector, attachments_by_uuid[m.uuid])
+                _check_initiator(connector, attachments_by_uuid[moving_instance.uuid])
             except errors.BootflowError as e:
-                without[m.uuid] = e
+                without[moving_instance.uuid] = e
             else:
-                ends[m.uuid] = connector
+                ends[moving_instance.uuid] = connector
     return ends, without
 
 

@@ -67,8 +67,8 @@ def switch(tx: Transaction, uuids: t.Sequence[str], stay: t.Sequence[str] = ()) 
     attachments.lock(tx, [m.uuid for m in moving])  # before any node is locked
     migration_attachments.end_on_destination(tx, [m.uuid for m in moving if m.uuid in stay])
     completed = [m for m in moving if m.uuid not in stay]
-    for m in completed:
-        switch_instance(tx, m.row, m.move)
+    for moving_instance in completed:
+        switch_instance(tx, moving_instance.row, moving_instance.move)
     return load(tx, [m.uuid for m in completed])
 
 
@@ -109,9 +109,11 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
     runs.renew(tx)
     moving = {m.uuid: m for m in load(tx, sorted(results), lock=True)}
     attachments.lock(tx, moving)  # before any node is locked
-    for uuid, m in sorted(moving.items()):
+    for uuid, moving_instance in sorted(moving.items()):
         result = results[uuid]
-        end_migration(tx, m, result.error, result.power_state, result.cleaned, domain_missing=result.domain_missing)
+        end_migration(
+            tx, moving_instance, result.error, result.power_state, result.cleaned, domain_missing=result.domain_missing
+        )
     return {
         **{u: r.error for u, r in results.items() if r.error is not None and u in moving},
         **instances.swap_errors(tx, set(results) - set(moving), [LIVE_MIGRATE.during]),
@@ -120,7 +122,7 @@ def finish(tx: Transaction, results: t.Mapping[str, Result]) -> dict[str, errors
 
 def end_migration(
     tx: Transaction,
-    m: MovingInstance,
+    moving_instance: MovingInstance,
     error: errors.BootflowError | None,
     power_state: int,
     cleaned: bool,
@@ -135,49 +137,69 @@ def end_migration(
     :arg reason: of the cleanup that the destination owes otherwise
     :arg domain_missing: the host of the instance has no domain of it
     """
-    completed = m.at_destination
+    completed = moving_instance.at_destination
     event = move_life.ARRIVED
     if not completed:
-        migration_attachments.end_on_destination(tx, [m.uuid])
+        migration_attachments.end_on_destination(tx, [moving_instance.uuid])
         aborted = isinstance(error, errors.LiveMigrationAborted)
         event = move_life.ABORTED if aborted else move_life.FAILED
         if cleaned:
-            claims.release_moves(tx, {(m.move.dest_compute, m.uuid)})
+            claims.release_moves(tx, {(moving_instance.move.dest_compute, moving_instance.uuid)})
         else:
             reason = reason or "its live migration failed"
-            due = cleanups.Due(m.move.dest_compute, m.uuid, m.row.domain_name, reason, made_for=m.made_for)
+            due = cleanups.Due(
+                moving_instance.move.dest_compute,
+                moving_instance.uuid,
+                moving_instance.row.domain_name,
+                reason,
+                made_for=moving_instance.made_for,
+            )
             cleanups.add(tx, due)
-    migration_attachments.release(tx, [m.uuid], {m.row.run_id, tx.run.id})
+    migration_attachments.release(tx, [moving_instance.uuid], {moving_instance.row.run_id, tx.run.id})
     values: dict[str, t.Any] = {"power_state": power_state} if domain_missing or power_state != states.NOSTATE else {}
     if completed:
         values["launched_at"] = tx.now
     elif domain_missing:
         values["vm_state"] = states.ERROR
     notify = tx.context.notify_on_state_change
-    instances.swap(tx, [m.uuid], [m.row.task_state], None, notify, task_state=None, run_id=tx.run.id, **values)
-    ledger_moves.apply(tx, [m.move], event)
-    _journal(tx, m, None if completed else error, cleaned)
+    instances.swap(
+        tx,
+        [moving_instance.uuid],
+        [moving_instance.row.task_state],
+        None,
+        notify,
+        task_state=None,
+        run_id=tx.run.id,
+        **values,
+    )
+    ledger_moves.apply(tx, [moving_instance.move], event)
+    _journal(tx, moving_instance, None if completed else error, cleaned)
 
 
-def _journal(tx: Transaction, m: MovingInstance, error: errors.BootflowError | None, cleaned: bool) -> None:
+def _journal(
+    tx: Transaction, moving_instance: MovingInstance, error: errors.BootflowError | None, cleaned: bool
+) -> None:
     """Close action and event of the migration, and notify of its end.
 
     :arg error: why the instance did not migrate. :arg cleaned: the destination has nothing of it then
     """
     if error is None:
-        history.finish_events(tx, [m.uuid], LIVE_MIGRATE.name, history.SUCCESS)
-        history.finish_actions(tx, [m.uuid], LIVE_MIGRATE.action)
-        for step, host in ((POST_THERE, m.move.dest_compute), (POST, m.move.source_compute)):
-            history.notify(tx, [m.uuid], "compute.instance.%s.end" % step, {"host": host})
+        history.finish_events(tx, [moving_instance.uuid], LIVE_MIGRATE.name, history.SUCCESS)
+        history.finish_actions(tx, [moving_instance.uuid], LIVE_MIGRATE.action)
+        for step, host in (
+            (POST_THERE, moving_instance.move.dest_compute),
+            (POST, moving_instance.move.source_compute),
+        ):
+            history.notify(tx, [moving_instance.uuid], "compute.instance.%s.end" % step, {"host": host})
         return
-    history.add_faults(tx, {m.uuid: error}, {m.uuid: m.row.host})
-    history.fail_events(tx, {m.uuid: error.in_full}, LIVE_MIGRATE.name)
-    history.finish_actions(tx, [m.uuid], LIVE_MIGRATE.action, history.ERROR)
-    fault = {m.uuid: {"host": m.row.host, "fault": error.as_dict()}}
+    history.add_faults(tx, {moving_instance.uuid: error}, {moving_instance.uuid: moving_instance.row.host})
+    history.fail_events(tx, {moving_instance.uuid: error.in_full}, LIVE_MIGRATE.name)
+    history.finish_actions(tx, [moving_instance.uuid], LIVE_MIGRATE.action, history.ERROR)
+    fault = {moving_instance.uuid: {"host": moving_instance.row.host, "fault": error.as_dict()}}
     history.notify_each(tx, fault, "compute.instance.%s.start" % ROLLBACK)
     for moment in ("start", "end") if cleaned else ():
-        destination = {"host": m.move.dest_compute}
-        history.notify(tx, [m.uuid], "compute.instance.%s.%s" % (ROLLBACK_THERE, moment), destination)
+        destination = {"host": moving_instance.move.dest_compute}
+        history.notify(tx, [moving_instance.uuid], "compute.instance.%s.%s" % (ROLLBACK_THERE, moment), destination)
     history.notify_each(tx, fault, "compute.instance.%s.end" % ROLLBACK)
 
 
@@ -221,48 +243,57 @@ def settle_after_crash(
     uuids = [m.uuid for m in unsettled]
     rows = {r.uuid: r for r in instances.select_live(tx, uuids=uuids, lock=True)} if uuids else {}
     attachments.lock(tx, rows)  # before any node is locked
-    for m in unsettled:
-        row = rows.get(m.uuid)
-        if row is None or (row.run_id, row.updated_at) != (m.row.run_id, m.row.updated_at):
+    for moving_instance in unsettled:
+        row = rows.get(moving_instance.uuid)
+        if row is None or (row.run_id, row.updated_at) != (moving_instance.row.run_id, moving_instance.row.updated_at):
             continue  # another run was faster
-        if not m.is_consistent:
+        if not moving_instance.is_consistent:
             continue  # the audit names it
-        seen = Seen(power_states.get(m.uuid), moving.get(m.uuid, ""))
+        seen = Seen(power_states.get(moving_instance.uuid), moving.get(moving_instance.uuid, ""))
         on_source: Seen | None = seen
         on_destination: Seen | None = None
-        if host != m.move.source_compute:
-            on_source, on_destination = _SOURCE_REPORTS.get(m.row.power_state), seen
+        if host != moving_instance.move.source_compute:
+            on_source, on_destination = _SOURCE_REPORTS.get(moving_instance.row.power_state), seen
         elif seen.power_state in _OFF or seen.power_state is None:  # kept for the report of the destination
-            instances.write(tx, [m.uuid], power_state=SHUTDOWN if seen.moving == ENDED_HERE else CRASHED)
+            instances.write(tx, [moving_instance.uuid], power_state=SHUTDOWN if seen.moving == ENDED_HERE else CRASHED)
         completed = migration_completed(on_source, on_destination)
         if completed is not None:
-            _end_after_crash(tx, m, completed, seen if (host == m.move.dest_compute) == completed else None)
+            _end_after_crash(
+                tx,
+                moving_instance,
+                completed,
+                seen if (host == moving_instance.move.dest_compute) == completed else None,
+            )
             stays_on = completed or on_source is None or on_source.goes_on
-            settled[m.uuid] = m.row.vm_state if stays_on else states.STOPPED
+            settled[moving_instance.uuid] = moving_instance.row.vm_state if stays_on else states.STOPPED
     return settled
 
 
-def _end_after_crash(tx: Transaction, m: MovingInstance, completed: bool, seen: Seen | None) -> None:
+def _end_after_crash(tx: Transaction, moving_instance: MovingInstance, completed: bool, seen: Seen | None) -> None:
     """End the migration of a dead run.
 
     :arg completed: whether the guest is on the destination
     :arg seen: the guest, if the host that has it is the host that reported
     """
     if completed:
-        switch_instance(tx, m.row, m.move)
-        m = MovingInstance(instances.select_live(tx, uuids=[m.uuid])[0], m.move)
+        switch_instance(tx, moving_instance.row, moving_instance.move)
+        moving_instance = MovingInstance(
+            instances.select_live(tx, uuids=[moving_instance.uuid])[0], moving_instance.move
+        )
     power_state = states.NOSTATE if seen is None or seen.power_state is None else seen.power_state
     off = not completed and (seen is None or not seen.goes_on)
-    remedy = "The instance is on %s." % (m.move.dest_compute if completed else m.move.source_compute)
+    remedy = "The instance is on %s." % (
+        moving_instance.move.dest_compute if completed else moving_instance.move.source_compute
+    )
     error = errors.RemoteError(
         reason="run %s died while it did '%s' with instance %s"
-        % (m.row.run_id or "unknown", LIVE_MIGRATE.called, m.uuid),
+        % (moving_instance.row.run_id or "unknown", LIVE_MIGRATE.called, moving_instance.uuid),
         remedy=remedy + (" Start it." if off else ""),
     )
-    end_migration(tx, m, error, SHUTDOWN if off else power_state, cleaned=False, reason=DIED)
+    end_migration(tx, moving_instance, error, SHUTDOWN if off else power_state, cleaned=False, reason=DIED)
     if off:
         notify = tx.context.notify_on_state_change
-        instances.swap(tx, [m.uuid], [None], None, notify, vm_state=states.STOPPED)
+        instances.swap(tx, [moving_instance.uuid], [None], None, notify, vm_state=states.STOPPED)
 
 
 # --- interventions of other runs ----------------------------------------------------------------------------------------

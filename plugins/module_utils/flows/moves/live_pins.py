@@ -42,25 +42,26 @@ def pins_on_destination(tx: Transaction, moving: t.Sequence[MovingInstance]) -> 
     topologies = claims.numa_of_moves(tx, {(m.move.dest_compute, m.uuid) for m in moving})
     facts = nodes.facts_and_zones(tx, {m.move.dest_compute for m in moving if m.uuid in topologies})
     pins_by_uuid: dict[str, dict[str, t.Any]] = {}
-    for m in moving:
-        numa = topologies.get(m.uuid)
+    for moving_instance in moving:
+        numa = topologies.get(moving_instance.uuid)
         if not numa:
-            pins_by_uuid[m.uuid] = {}
+            pins_by_uuid[moving_instance.uuid] = {}
             continue
-        host_facts, _zone = facts.get((m.move.dest_compute, m.move.dest_node), ({}, ""))
+        host_facts, _zone = facts.get((moving_instance.move.dest_compute, moving_instance.move.dest_node), ({}, ""))
         host = HostCapabilities(
-            host=m.move.dest_compute, numa_topology=HostNUMATopology.from_facts(host_facts.get("numa_topology"))
+            host=moving_instance.move.dest_compute,
+            numa_topology=HostNUMATopology.from_facts(host_facts.get("numa_topology")),
         )
         guest = GuestSpec(
-            uuid=m.uuid,
-            name=m.row.domain_name,
-            display_name=m.row.display_name,
-            memory_mb=m.row.memory_mb,
-            vcpus=m.row.vcpus,
-            flavor=Flavor(**m.row.spec["flavor"]),
+            uuid=moving_instance.uuid,
+            name=moving_instance.row.domain_name,
+            display_name=moving_instance.row.display_name,
+            memory_mb=moving_instance.row.memory_mb,
+            vcpus=moving_instance.row.vcpus,
+            flavor=Flavor(**moving_instance.row.spec["flavor"]),
             disks=(),
-            image_properties=(m.row.spec["image"] or {}).get("properties") or {},
+            image_properties=(moving_instance.row.spec["image"] or {}).get("properties") or {},
             numa_topology=GuestNUMATopology.from_dict(numa),
         )
-        pins_by_uuid[m.uuid] = pins(guest, host)
+        pins_by_uuid[moving_instance.uuid] = pins(guest, host)
     return pins_by_uuid

@@ -169,26 +169,26 @@ def _instances(
     none = Overhead()
     wanted: dict[tuple[t.Any, ...], ledger_state.Amounts] = {}
     audited = {}
-    for r in rows.values():
-        size = (r.memory_mb, r.vcpus, r.root_gb, r.ephemeral_gb, overheads.get(r.request_spec_id, none))
+    for row in rows.values():
+        size = (row.memory_mb, row.vcpus, row.root_gb, row.ephemeral_gb, overheads.get(row.request_spec_id, none))
         if size not in wanted:
             wanted[size] = amounts(*size)
-        audited[r.uuid] = ledger_state.Instance(
-            uuid=r.uuid,
-            name=r.display_name,
-            host=r.host,
-            node=r.node,
-            vm_state=r.vm_state,
-            task_state=r.task_state,
-            deleted=r.deleted != instances.LIVE,
-            touched_at=max(r.updated_at, r.deleted_at or 0.0),
+        audited[row.uuid] = ledger_state.Instance(
+            uuid=row.uuid,
+            name=row.display_name,
+            host=row.host,
+            node=row.node,
+            vm_state=row.vm_state,
+            task_state=row.task_state,
+            deleted=row.deleted != instances.LIVE,
+            touched_at=max(row.updated_at, row.deleted_at or 0.0),
             wanted=wanted[size],
-            run=r.run_id or "",
-            run_dead=_worked_on(r) and (not r.run_id or r.run_id in dead),
-            operation=_operation(r.task_state),
-            over=r.uuid in moving and moves.is_at_destination(moving[r.uuid], r.host, r.request_spec_id),
-            goes_to=moving[r.uuid].dest_compute if r.uuid in moving and r.task_state == states.MIGRATING else "",
-            in_ledger=r.uuid in in_ledger,
+            run=row.run_id or "",
+            run_dead=_worked_on(row) and (not row.run_id or row.run_id in dead),
+            operation=_operation(row.task_state),
+            over=row.uuid in moving and moves.is_at_destination(moving[row.uuid], row.host, row.request_spec_id),
+            goes_to=moving[row.uuid].dest_compute if row.uuid in moving and row.task_state == states.MIGRATING else "",
+            in_ledger=row.uuid in in_ledger,
         )
     return audited
 
@@ -335,9 +335,9 @@ class _Repair:
         self.context = tx.context
         self.result = Repaired(findings=list(findings))
         self.by_kind: dict[str, list[Finding]] = defaultdict(list)
-        for f in findings:
-            if f.changes:
-                self.by_kind[f.kind].append(f)
+        for finding in findings:
+            if finding.changes:
+                self.by_kind[finding.kind].append(finding)
         self.recount: set[int] = set()
 
     def run(self) -> Repaired:
@@ -346,15 +346,15 @@ class _Repair:
         self._release()
         self._claim()
         nodes.recount(self.tx, sorted(self.recount | {f.key for f in self.by_kind[audit.USAGE]}))
-        for f in self.by_kind[audit.HOST_UNREACHABLE]:
-            if f.node_id is None:
+        for finding in self.by_kind[audit.HOST_UNREACHABLE]:
+            if finding.node_id is None:
                 continue  # a storage host: entered with the reports
-            nodes.record_unreachable(self.tx, str(f.host), str(f.key))
+            nodes.record_unreachable(self.tx, str(finding.host), str(finding.key))
         self._settle_operations()
         self._adopt()
         self._orphans()
-        for f in self.by_kind[audit.CLEANUP]:
-            self._todo(f.host).leftovers.append(str(f.instance))
+        for finding in self.by_kind[audit.CLEANUP]:
+            self._todo(finding.host).leftovers.append(str(finding.instance))
         return self.result
 
     def _todo(self, host: str | None) -> Todo:
@@ -362,9 +362,9 @@ class _Repair:
 
     def _release(self) -> None:
         tx = self.tx
-        for f in self.by_kind[audit.STALE_CLAIM]:
-            release = claims.release_moves if f.key == audit.OF_MOVE else claims.release_on
-            release(tx, {(str(f.host), str(f.instance))})
+        for finding in self.by_kind[audit.STALE_CLAIM]:
+            release = claims.release_moves if finding.key == audit.OF_MOVE else claims.release_on
+            release(tx, {(str(finding.host), str(finding.instance))})
         claims.forget_devices(tx, [f.key for f in self.by_kind[audit.DEVICE_CLAIM]])
         ports.remove(tx, [f.key for f in self.by_kind[audit.PORT]])
         ports.remove_addresses(tx, [f.key for f in self.by_kind[audit.ADDRESS]])
@@ -372,11 +372,11 @@ class _Repair:
     def _claim(self) -> None:
         missing = self.by_kind[audit.MISSING_CLAIM]
         group_of = instances.groups_of(self.tx, [str(f.instance) for f in missing])
-        for f in missing:
-            uuid, node_id = str(f.instance), int(t.cast(int, f.node_id))
-            claims.restore(self.tx, uuid, node_id, f.key, group_of.get(uuid))
-        for f in self.by_kind[audit.WRONG_CLAIM]:
-            claim_id, amounts_ = f.key
+        for finding in missing:
+            uuid, node_id = str(finding.instance), int(t.cast(int, finding.node_id))
+            claims.restore(self.tx, uuid, node_id, finding.key, group_of.get(uuid))
+        for finding in self.by_kind[audit.WRONG_CLAIM]:
+            claim_id, amounts_ = finding.key
             claims.correct(self.tx, claim_id, amounts_)
         self.recount.update(f.node_id for f in [*missing, *self.by_kind[audit.WRONG_CLAIM]] if f.node_id is not None)
 
@@ -407,27 +407,29 @@ class _Repair:
         deletes = self.by_kind[audit.DEAD_DELETE]
         uuids = sorted({str(f.instance) for f in [*builds, *deletes]})
         instances.write(tx, uuids, run_id=self.context.run.id, updated_at=now)
-        for f in builds:
-            if f.host is None:
-                rows = instances.select_live(tx, uuids=[str(f.instance)])
-                failure.end_in_error(tx, rows, failure.died_error(str(f.instance), {str(f.instance): f.key}), None)
-            elif f.action in (audit.ADOPT, audit.KEEP):
-                self.result.complete.setdefault(f.host, {})[str(f.instance)] = str(f.key)
-            elif f.action == audit.END:
-                self.result.abandoned.setdefault(f.host, []).append(str(f.instance))
+        for finding in builds:
+            if finding.host is None:
+                rows = instances.select_live(tx, uuids=[str(finding.instance)])
+                failure.end_in_error(
+                    tx, rows, failure.died_error(str(finding.instance), {str(finding.instance): finding.key}), None
+                )
+            elif finding.action in (audit.ADOPT, audit.KEEP):
+                self.result.complete.setdefault(finding.host, {})[str(finding.instance)] = str(finding.key)
+            elif finding.action == audit.END:
+                self.result.abandoned.setdefault(finding.host, []).append(str(finding.instance))
             else:
-                self._todo(f.host).builds.append(str(f.instance))
-        for f in deletes:
-            if f.host is not None:
-                self._todo(f.host).deleting.append(str(f.instance))
+                self._todo(finding.host).builds.append(str(finding.instance))
+        for finding in deletes:
+            if finding.host is not None:
+                self._todo(finding.host).deleting.append(str(finding.instance))
 
     def _orphans(self) -> None:
         """Enter orphans as cleanups, because no run builds an instance on a host with a cleanup of it."""
         kinds = (audit.ORPHAN_DOMAIN, audit.ORPHAN_FOLDER, audit.ORPHAN_DISK)
-        for f in [f for kind in kinds for f in self.by_kind[kind]]:
-            uuid = str(f.instance)
-            cleanups.add(self.tx, cleanups.Due(str(f.host), uuid, str(f.key), "an orphan that audit found"))
-            self._todo(f.host).leftovers.append(uuid)
+        for finding in [f for kind in kinds for f in self.by_kind[kind]]:
+            uuid = str(finding.instance)
+            cleanups.add(self.tx, cleanups.Due(str(finding.host), uuid, str(finding.key), "an orphan that audit found"))
+            self._todo(finding.host).leftovers.append(uuid)
 
 
 def abandon(tx: Transaction, host: str, uuids: t.Sequence[str], reason: str, died: t.Mapping[str, str]) -> None:

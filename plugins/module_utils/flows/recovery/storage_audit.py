@@ -164,12 +164,12 @@ def volumes_to_lock(tx: Transaction, planned: t.Sequence[Finding]) -> set[str]:
     """Ids of the findings' volumes; a snapshot counts as its volume."""
     ids: set[str] = set()
     of_snapshots: set[str] = set()
-    for f in planned:
-        if f.kind == audit.ORPHAN_VOLUME:
-            _pool_host, kind, item_id = f.key
+    for finding in planned:
+        if finding.kind == audit.ORPHAN_VOLUME:
+            _pool_host, kind, item_id = finding.key
             (ids if kind == VOLUME else of_snapshots).add(item_id)
-        elif f.kind in _PART:
-            ids.add(f.key["volume_id"])
+        elif finding.kind in _PART:
+            ids.add(finding.key["volume_id"])
     return ids | set(snapshots.volume_ids(tx, of_snapshots).values())
 
 
@@ -193,9 +193,9 @@ def repair(tx: Transaction, findings: t.Sequence[Finding]) -> dict[str, Ends]:
     ]
     pending_cleanups.add(tx, cleanups)
     ends: dict[str, Ends] = {}
-    for f in todo:
-        if f.kind in _PART:
-            getattr(ends.setdefault(str(f.host), Ends()), _PART[f.kind]).append(dict(f.key))
+    for finding in todo:
+        if finding.kind in _PART:
+            getattr(ends.setdefault(str(finding.host), Ends()), _PART[finding.kind]).append(dict(finding.key))
     return ends
 
 

@@ -219,19 +219,19 @@ def repair(tx: Transaction, findings: t.Sequence[Finding]) -> None:
     )
     if any(f.key[0] == "upload" for f in todo):
         dead_uploads.end_dead(tx)
-    for f in todo:
-        if f.key[0] == "clean":
+    for finding in todo:
+        if finding.key[0] == "clean":
             reason = "volumes of the instance are still connected"
-            cleanups.add(tx, cleanups.Due(str(f.host), str(f.instance), f.key[2], reason))
+            cleanups.add(tx, cleanups.Due(str(finding.host), str(finding.instance), finding.key[2], reason))
     deleted_instances = sorted({str(f.instance) for f in todo if f.key[0] == "gone"})
     life.end_with_instances(tx, deleted_instances)
     life.release_instances(tx, deleted_instances)
-    for f in todo:
-        if f.key[0] == "free":
+    for finding in todo:
+        if finding.key[0] == "free":
             volumes.swap(
                 tx,
-                [f.key[1]],
-                {"status": (f.key[2],)},
+                [finding.key[1]],
+                {"status": (finding.key[2],)},
                 status=states.AVAILABLE,
                 attach_status=states.DETACHED,
                 run_id=None,

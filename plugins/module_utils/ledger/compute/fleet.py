@@ -115,12 +115,12 @@ def _with_other_names(table: dict[str, t.Any], others: t.Mapping[int, t.Sequence
     if not others:
         return table
     table = _as_lists(table)
-    for i, node_id in enumerate(table["id"]):
+    for index, node_id in enumerate(table["id"]):
         for name, amount in zip(
             ("memory_mb_used", "local_gb_used", "vcpus_used"), nodes.claimed_amounts(others.get(node_id, ()))
         ):
             if amount:
-                table[name][i] += amount
+                table[name][index] += amount
     return table
 
 
@@ -194,17 +194,17 @@ def _leave_out_unreadable(table: dict[str, t.Any]) -> dict[int, str]:
     """Turn rows with an invalid number into rows of hosts that are down. Returns why, by row."""
     reasons: dict[int, str] = {}
     defaults = {host_state.COLUMNS[name]: value for name, value in host_state.DEFAULTS.items()}
-    for i in range(len(table["host"])):
+    for index in range(len(table["host"])):
         for column in _NUMBERS:
-            value = table[column][i]
+            value = table[column][index]
             try:
                 _number(value, column)
                 if value is None and defaults[column] is not None:
                     raise Misshapen(column, "given", None)
             except Misshapen as wrong:
-                reasons[i] = UNREADABLE % wrong.path
-                table["down"][i] = True
-                table[column][i] = defaults[column]
+                reasons[index] = UNREADABLE % wrong.path
+                table["down"][index] = True
+                table[column][index] = defaults[column]
     return reasons
 
 
@@ -251,10 +251,10 @@ class _FleetReader:
             self.profiles[profile_id] = {}
         if bad:
             self.table["down"] = list(self.table["down"])
-            for i, profile_id in enumerate(self.table["profile_id"]):
+            for index, profile_id in enumerate(self.table["profile_id"]):
                 if profile_id in bad:
-                    self.reasons_of_rows[i] = bad[profile_id]
-                    self.table["down"][i] = True
+                    self.reasons_of_rows[index] = bad[profile_id]
+                    self.table["down"][index] = True
 
     def fleet(self) -> Fleet:
         table = self.table
@@ -288,9 +288,10 @@ class _FleetReader:
         self.num_io_ops = columns["num_io_ops"]
         return Fleet.of_columns(columns, alike, self._host_state, self.machines)
 
-    def _host_state(self, i: int) -> HostState:
+    def _host_state(self, index: int) -> HostState:
         row = {
-            name: getattr(column[i], "tolist", lambda value=column[i]: value)() for name, column in self.table.items()
+            name: getattr(column[index], "tolist", lambda value=column[index]: value)()
+            for name, column in self.table.items()
         }
         host = row["host"]
         profile = self.profiles.get(row["profile_id"]) or {}
@@ -306,24 +307,24 @@ class _FleetReader:
             disabled=row["disabled"],
             disabled_reason=self.reasons.get(host, "") if row["disabled"] else "",
             forced_down=row["down"],
-            down_reason=self._down_reason(i, row) if row["down"] else "",
-            num_io_ops=int(self.num_io_ops[i]),
+            down_reason=self._down_reason(index, row) if row["down"] else "",
+            num_io_ops=int(self.num_io_ops[index]),
             numa_topology=free.numa,
             pci_devices=free.pci,
             free_disks=free.disks,
             instances=self.instances.get(host, {}),
             metrics=self.metrics.get(row["id"]) or {},
-            networks=None if self.networks is None else self.networks.reported(i),
+            networks=None if self.networks is None else self.networks.reported(index),
             vars=dict(self.host_vars.get(host) or {}),
         )
 
-    def _down_reason(self, i: int, row: t.Mapping[str, t.Any]) -> str:
+    def _down_reason(self, index: int, row: t.Mapping[str, t.Any]) -> str:
         """A person's reason, what is wrong with the report, or why the host did not answer."""
         if row["id"] is None:
             why = self.silent.get(row["host"])
             return "%s: %s" % (NEVER_REPORTED, why) if why else NEVER_REPORTED
         forced, silent = self.down_reasons.get(row["id"], ("", ""))
-        return forced or self.reasons_of_rows.get(i) or silent
+        return forced or self.reasons_of_rows.get(index) or silent
 
 
 def _reasons(tx: Transaction) -> dict[str, str]:

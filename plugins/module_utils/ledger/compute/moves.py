@@ -107,9 +107,11 @@ def open_to(tx: Transaction, host: str, migration_type: str) -> list[MoveRow]:
 
 def open_between(tx: Transaction, hosts: t.Collection[str]) -> list[MoveRow]:
     """The moves from or to one of these hosts that are under way, or wait to be confirmed."""
-    c, names = migrations.c, sorted(hosts)
-    from_or_to_hosts = sa.or_(bulk.among(tx, c.source_compute, names), bulk.among(tx, c.dest_compute, names))
-    return tx.rows(sa.select(migrations).where(from_or_to_hosts, c.status.in_(moves.OPEN)).order_by(c.id), MoveRow)
+    change, names = migrations.c, sorted(hosts)
+    from_or_to_hosts = sa.or_(bulk.among(tx, change.source_compute, names), bulk.among(tx, change.dest_compute, names))
+    return tx.rows(
+        sa.select(migrations).where(from_or_to_hosts, change.status.in_(moves.OPEN)).order_by(change.id), MoveRow
+    )
 
 
 def all_of(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[MoveRow]]:

@@ -483,8 +483,8 @@ def same_machines(tx: Transaction, hosts: t.Collection[str]) -> dict[str, set[st
     same = sa.and_(other.machine_id == c.machine_id, other.host != c.host)
     query = sa.select(c.host, other.host.label("name")).where(bulk.among(tx, c.host, sorted(hosts)), same)
     names_by_host: dict[str, set[str]] = {}
-    for r in tx.execute(query):
-        names_by_host.setdefault(str(r.host), set()).add(str(r.name))
+    for row in tx.execute(query):
+        names_by_host.setdefault(str(row.host), set()).add(str(row.name))
     return names_by_host
 
 

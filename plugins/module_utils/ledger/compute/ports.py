@@ -389,8 +389,8 @@ class _FreeAddresses:
 
     def _search(self) -> None:
         """Make the free ranges from all addresses that are taken."""
-        c, subnet_id = ip_allocations.c, self.subnet.id
-        rows = self.tx.execute(sa.select(c.ip_address).where(c.subnet_id == subnet_id))
+        change, subnet_id = ip_allocations.c, self.subnet.id
+        rows = self.tx.execute(sa.select(change.ip_address).where(change.subnet_id == subnet_id))
         used = {int(ipaddress.ip_address(r.ip_address)) for r in rows}
         self.tx.execute(free_addresses.delete().where(free_addresses.c.subnet_id == subnet_id))
         self._begun.clear()
@@ -461,20 +461,20 @@ def ports_of(tx: Transaction, uuids: t.Sequence[str], leaving: bool = False) -> 
     query = sa.select(ports).where(ports_of_instances, which)
     port_rows = tx.rows(query.order_by(ports.c.instance_uuid, ports.c.position), PortRow)
     networks = _networks_of(tx, {str(r.instance_uuid) for r in port_rows})
-    for r in port_rows:
-        uuid = str(r.instance_uuid)
+    for row in port_rows:
+        uuid = str(row.instance_uuid)
         record = PortRecord(
-            id=r.id,
-            network_id=r.network_id,
-            mac_address=r.mac_address,
-            fixed_ips=tuple(addresses.get(r.id, ())),
-            instance_uuid=r.instance_uuid,
-            tag=r.tag,
-            preserve_on_delete=bool(r.preserve_on_delete),
-            host=r.host,
-            name=r.name,
+            id=row.id,
+            network_id=row.network_id,
+            mac_address=row.mac_address,
+            fixed_ips=tuple(addresses.get(row.id, ())),
+            instance_uuid=row.instance_uuid,
+            tag=row.tag,
+            preserve_on_delete=bool(row.preserve_on_delete),
+            host=row.host,
+            name=row.name,
         )
-        ports_by_uuid[uuid].append((record, networks[uuid][r.network_id]))
+        ports_by_uuid[uuid].append((record, networks[uuid][row.network_id]))
     return ports_by_uuid
 
 

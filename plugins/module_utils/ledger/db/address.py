@@ -172,8 +172,8 @@ def password_from_file(path: str) -> str:
     remedy = "Use a file of one line that belongs to this user: chmod 600 %s." % path
     path = os.path.expanduser(path)
     try:
-        with open(path, encoding="utf-8") as f:
-            facts = os.fstat(f.fileno())
+        with open(path, encoding="utf-8") as file:
+            facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode):
                 problem = "is not a regular file"
             elif facts.st_mode & 0o077:
@@ -181,7 +181,7 @@ def password_from_file(path: str) -> str:
             elif facts.st_uid not in (os.geteuid(), 0):
                 problem = "belongs to %s" % user_name(facts.st_uid)
             else:
-                lines = f.read(65536).splitlines()
+                lines = file.read(65536).splitlines()
                 if lines and lines[0] and not any(lines[1:]) and "\0" not in lines[0]:
                     return lines[0]
                 problem = "does not have one line with the password"

@@ -205,8 +205,8 @@ def file_system(path: str, mountinfo: str = MOUNTINFO) -> tuple[str, str] | None
 
 def _mounts(mountinfo: str) -> t.Iterator[tuple[str, str]]:
     try:
-        with open(mountinfo, encoding="utf-8", errors="surrogateescape") as f:
-            lines = f.read().splitlines()
+        with open(mountinfo, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
     except OSError:
         return
     for line in lines:

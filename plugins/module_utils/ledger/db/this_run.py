@@ -39,8 +39,8 @@ class RunIdentity:
 def process_started(pid: int) -> int | None:
     """Start time of a process in clock ticks since boot; None if the process does not exist."""
     try:
-        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as f:
-            fields = f.read().rpartition(")")[2].split()
+        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
     except OSError:
         return None
     if fields[0] in ("Z", "X"):
@@ -58,8 +58,8 @@ def seconds_since_start(started: int) -> float:
 
 def _boot_id() -> str:
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as f:
-            return f.read().strip()
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
     except OSError:
         return ""
 
@@ -74,8 +74,8 @@ def _pid_namespace(pid: int) -> str:
 def controller_name() -> str:
     """This machine, distinct from others of the same hostname: by its machine id, or else its boot id."""
     try:
-        with open("/etc/machine-id", encoding="ascii") as f:
-            machine = f.read().strip()
+        with open("/etc/machine-id", encoding="ascii") as file:
+            machine = file.read().strip()
     except OSError:
         machine = ""
     return "%s/%s" % (socket.gethostname(), machine or _boot_id())

@@ -35,17 +35,19 @@ class LvmDriver:
         return action.run_module("storage_backend_info", asked)
 
     def work(self, action: LedgerAction, work: BackendWork) -> WorkResult:
-        c = work.configuration
+        change = work.configuration
         arguments = {
-            **lvm_arguments(c),
-            "image_cache": c["image_cache"],
+            **lvm_arguments(change),
+            "image_cache": change["image_cache"],
             # A backend that reported before there were limits has none.
-            "image_cache_max_gb": c.get("image_cache_max_gb", 0),
-            "image_cache_max_count": c.get("image_cache_max_count", 0),
-            "clear": c["volume_clear"],
-            "clear_size_mb": c["volume_clear_size_mb"],
+            "image_cache_max_gb": change.get("image_cache_max_gb", 0),
+            "image_cache_max_count": change.get("image_cache_max_count", 0),
+            "clear": change["volume_clear"],
+            "clear_size_mb": change["volume_clear_size_mb"],
         }
-        return backend_volumes.make(action, work, "volume_lvm", arguments, self.kind.is_thin(c) and c["image_cache"])
+        return backend_volumes.make(
+            action, work, "volume_lvm", arguments, self.kind.is_thin(change) and change["image_cache"]
+        )
 
     def end_exports(self, action: LedgerAction, exports: t.Sequence[Export]) -> Ended:
         return iscsi_exports.end_exports(action, exports)

@@ -70,16 +70,16 @@ class RbdDriver:
         by_id = {export.attachment_id: export for export in exports}
         for attachment_id, outcome in self._access(action, exports, wanted).items():
             export = by_id[attachment_id]
-            c = export.configuration
+            change = export.configuration
             made[attachment_id] = (
                 outcome
                 if isinstance(outcome, errors.BootflowError)
                 else {
                     "connection_info": {
                         "connector": Connector.name,
-                        "name": "%s/%s" % (c["rbd_pool"], names.volume_name(export.volume_id)),
-                        "monitors": list(c["rbd_monitors"]),
-                        "user": c["rbd_user"],
+                        "name": "%s/%s" % (change["rbd_pool"], names.volume_name(export.volume_id)),
+                        "monitors": list(change["rbd_monitors"]),
+                        "user": change["rbd_user"],
                         "fsid": outcome["fsid"],
                     }
                 }
