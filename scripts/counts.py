@@ -34,6 +34,8 @@ COMMITS = (
     ("an event in an attachment's life: `qemu_gone`, with the work on the host", "32af018e"),
     ("an error, with what raises it: of a controller's clock", "fa0ff6ef"),
     ("two backends of local disks: `lvm` and `qcow2_on_lvm`", "c551bc1c"),
+    ("the first type of storage backend after `lvm`, with its connector and its tool on hosts: `rbd`", "e0442a44"),
+    ("an operation on volumes of running guests, with what settles it after a crash: `swap_volume`", "fa470d61"),
 )
 COUNTED = ("plugins", "playbooks")  # where a change is made; tests, documents and roles follow
 GENERATED = ("plugins/doc_fragments/", "plugins/module_utils/core/settings/names.py")  # by scripts/settings.py

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Writes what follows from the declared settings: docs/variables.md, the names of all variables, the documentation fragments of the modules' options, the
-options of roles that are settings, and what a role does by the kind of disks or connectors. With --check nothing is written: files that differ are named.
+options of roles that are settings, what a role does by the kind of disks or connectors, and the choices of modules that are kinds. With --check nothing is written: files that differ are named.
 """
 
 from __future__ import annotations
@@ -90,6 +90,13 @@ ROLES = {
         },
     ),
 }
+#: Options of modules whose choices are kinds: the comment behind them in the documentation -> the registry of the kinds, and its names.
+KINDS = {
+    "connectors": ("volumes.connectors", "CHOICES"),
+    "disk backends": ("disks.stores", "NAMES"),
+    "types of networks": ("networks.types", "NETWORK_TYPES"),
+}
+CHOICES_OF_KINDS = re.compile(r"choices: \[[^\]]*\]  # (%s)$" % "|".join(KINDS), re.MULTILINE)
 BEGIN, END = "# %s: begin" % GENERATED, "# end of what is generated"
 
 
@@ -239,6 +246,17 @@ def role_kinds() -> str:
     return "".join('%s: "{{ %s in %r }}"\n' % row for row in rows)
 
 
+def with_choices_of_kinds(text: str) -> str:
+    """The documentation of a module, with all kinds as the choices of options that take one."""
+
+    def choices(match: re.Match[str]) -> str:
+        room, names = KINDS[match.group(1)]
+        kinds = getattr(importlib.import_module("core.%s.registry" % room), names)
+        return "choices: [%s]  # %s" % (", ".join(kinds), match.group(1))
+
+    return CHOICES_OF_KINDS.sub(choices, text)
+
+
 def variable_names() -> str:
     quoted = ", ".join('"%s"' % name.removeprefix("bootflow_") for name in sorted(_settings("table").ALL))
     lines = textwrap.fill(quoted + ",", 120, initial_indent=" " * 8, subsequent_indent=" " * 8)
@@ -262,6 +280,10 @@ def files() -> dict[Path, str]:
         found[defaults] = between(defaults, role_defaults(role), 0)
     kinds = ROOT / "roles" / "compute_host" / "vars" / "main.yml"
     found[kinds] = between(kinds, role_kinds(), 0)
+    for folder in ("doc_fragments", "modules"):
+        for path in sorted((ROOT / "plugins" / folder).glob("*.py")):
+            if CHOICES_OF_KINDS.search(text := path.read_text()):
+                found[path] = with_choices_of_kinds(text)
     for name, (module, tables) in FRAGMENTS.items():
         found[ROOT / "plugins" / "doc_fragments" / ("%s.py" % name)] = fragment(name, module, tables)
     return found

@@ -23,7 +23,7 @@ options:
       type:
         description: Type of the network, a libvirt network or a Linux bridge of the host.
         type: str
-        choices: [network, bridge]
+        choices: [network, bridge]  # types of networks
         default: network
       source:
         description: Name of the libvirt network or bridge on the host. By default O(networks[].name).
@@ -193,7 +193,7 @@ options:
                 It is large enough for full disks.
               - With V(lvm) or V(qcow2_on_lvm), all disks of an instance must have the same backend.
             type: str
-            choices: [qcow2, raw, lvm, qcow2_on_lvm]
+            choices: [qcow2, raw, lvm, qcow2_on_lvm]  # disk backends
             default: qcow2
           fs:
             description: File system of a disk with O(instances[].disks[].kind=ephemeral).

@@ -59,11 +59,11 @@ options:
       - How guests of this host get volumes. With V(kernel) their disks are block devices of the host.
       - By default this is not known, and RV(compute_node.guest_content) is about local disks only.
     type: str
-    choices: [kernel, qemu]
+    choices: [kernel, qemu]  # connectors
   disk_backend:
     description: Storage of the local disks of guests. With V(lvm) and V(qcow2_on_lvm) the disk sizes in RV(compute_node) are the sizes of O(volume_group).
     type: str
-    choices: [qcow2, raw, lvm, qcow2_on_lvm]
+    choices: [qcow2, raw, lvm, qcow2_on_lvm]  # disk backends
     default: qcow2
   volume_group:
     description: Volume group of the disks. It must exist.

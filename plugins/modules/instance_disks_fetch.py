@@ -100,7 +100,7 @@ options:
           backend:
             description: Storage backend.
             type: str
-            choices: [qcow2, raw, lvm, qcow2_on_lvm]
+            choices: [qcow2, raw, lvm, qcow2_on_lvm]  # disk backends
             default: qcow2
           fs:
             description: File system of an ephemeral disk; V(none) for an unformatted one.

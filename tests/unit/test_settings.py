@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import runpy
 import subprocess
 import sys
 import typing as t
@@ -142,6 +143,15 @@ def test_what_is_generated_is_that_of_the_declarations() -> None:
         [sys.executable, str(ROOT / "scripts" / "settings.py"), "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, "run scripts/settings.py; it would change:\n%s%s" % (done.stdout, done.stderr)
+
+
+def test_a_kind_is_among_the_choices_of_modules_when_it_is_in_its_registry() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "settings.py"))
+    before = "    choices: [old]  # connectors\n    choices: [old]\n    choices: [a,\n  b]  # types of networks\n"
+    after = "    choices: [kernel, qemu]  # connectors\n    choices: [old]\n    choices: [network, bridge]  # types of networks\n"
+    assert script["with_choices_of_kinds"](before) == after
+    found = [text for path, text in script["files"]().items() if path.parent.name in ("doc_fragments", "modules")]
+    assert {word for text in found for word in script["CHOICES_OF_KINDS"].findall(text)} == set(script["KINDS"])
 
 
 def test_an_option_of_a_role_that_is_a_setting_is_described_by_it() -> None:
