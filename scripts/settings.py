@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Writes what follows from the declared settings: docs/variables.md, the names of all variables, the documentation fragments of the modules' options, the
-options of roles that are settings, what a role does by the kind of disks or connectors, and the choices of modules that are kinds. With --check nothing is written: files that differ are named.
+options of roles that are settings, what a role does by the kind of disks or connectors, and the choices of modules that are kinds. With --check nothing is
+written: files that differ are named.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...module_utils.core.settings.live import ABORT, FORCE_COMPLETE, LIVE
+from ...module_utils.core.settings.live import ABORT, FORCE_COMPLETE, LIVE_MIGRATION
 from ...module_utils.flows.instances.operation import Selection
 from ...module_utils.flows.moves import live_life
 from ..run import host_settings
@@ -60,7 +60,7 @@ class Intervention(Stages):
             "step": "intervene",
             "uuids": uuids,
             "action": ACTION[self.operation],
-            "permit_post_copy": host_settings.values(self.action, LIVE).live_migration_permit_post_copy,
+            "permit_post_copy": host_settings.values(self.action, LIVE_MIGRATION).live_migration_permit_post_copy,
         }
 
         def tell() -> tuple[Outcomes, Failed]:

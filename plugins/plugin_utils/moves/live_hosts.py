@@ -16,7 +16,7 @@ from ...module_utils.core.instances.progress import path_of
 from ...module_utils.core.instances.verdicts.answer import Answer
 from ...module_utils.core.networks import dhcp
 from ...module_utils.core.settings.hosts import GUEST
-from ...module_utils.core.settings.live import LIVE
+from ...module_utils.core.settings.live import LIVE_MIGRATION
 from ...module_utils.core.settings.run import TIME_LIMITS
 from ...module_utils.core.volumes.states import ATTACHED
 from ...module_utils.flows.boot import builds as of_ledger
@@ -188,7 +188,7 @@ class LiveHosts(Stages):
     def _time_of(self, uuid: str, guest: t.Mapping[str, t.Any]) -> float:
         """Return the seconds that the guest has, by its size. source: Nova's live_migration_completion_timeout"""
         item = self.items()[uuid]
-        settings = LIVE.read(host_variables.of_host(self.action.task_vars["hostvars"], item["source"]))
+        settings = LIVE_MIGRATION.read(host_variables.of_host(self.action.task_vars["hostvars"], item["source"]))
         sizes = [int(d["record"]["virtual_size"]) for d in guest["disks"]]
         return float(settings.live_migration_completion_timeout) * data_gb(item["memory_mb"], sizes)
 
@@ -233,7 +233,7 @@ class LiveHosts(Stages):
             owned = set(ledger.transact(live_life.mark_running, list(to_send)))
         items = [i for i in ready if i["uuid"] in owned]
         volumes = {i["uuid"]: self._volumes_here(i["destination"], [i["uuid"]]).get(i["uuid"], {}) for i in items}
-        settings = host_settings.values(self.action, LIVE)
+        settings = host_settings.values(self.action, LIVE_MIGRATION)
         name = self.token("progress of %s" % host)[:32]
         arguments = {
             "step": "migrate",

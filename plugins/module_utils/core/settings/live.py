@@ -10,7 +10,7 @@ from ..reading.setting import Setting, Table
 ABORT, FORCE_COMPLETE = "abort", "force_complete"
 
 #: of the host that guests leave
-LIVE = Table(
+LIVE_MIGRATION = Table(
     (
         Setting(
             "max_concurrent_live_migrations",

@@ -14,7 +14,7 @@ from .apply import APPLY, FOLLOW
 from .backups import BACKUP_DELETION, BACKUP_RESTORE, BACKUP_SELECTION
 from .hosts import HOST
 from .images import IMAGE_DELETION, IMAGE_EXPORT, IMAGE_SELECTION, IMAGE_STORES, IMAGE_WORK
-from .live import LIVE, LIVE_TARGET
+from .live import LIVE_MIGRATION, LIVE_TARGET
 from .names import strangers
 from .ports import PORT_DELETION, PORT_SELECTION, PORTS
 from .request import REQUEST, SHIPPED_IMAGES
@@ -68,7 +68,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     (
         "Live migration",
         "Read for each host; see [live-migration.md](live-migration.md).",
-        (*LIVE, *LIVE_TARGET),
+        (*LIVE_MIGRATION, *LIVE_TARGET),
     ),
     (
         "Images of the ledger",

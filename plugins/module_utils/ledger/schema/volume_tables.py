@@ -17,7 +17,7 @@ from .base import metadata, one_of, partial_index
 # The rows of partial indexes: live ones, those a run works on, those to remove from a storage host. They stay small, and
 # find pending work without reading other rows. The first column of such an index is one that queries compare with a
 # single value; otherwise sqlite, which has no statistics, would read a whole index in order.
-LIVE = "deleted = ''"
+NOT_DELETED = "deleted = ''"
 AT_WORK = "deleted = '' AND run_id IS NOT NULL"
 TO_UNEXPORT = "deleted = '' AND export = 'ending'"
 OF_SNAPSHOTS = "snapshot_id IS NOT NULL"
@@ -112,8 +112,8 @@ volumes = sa.Table(
     sa.Column("deleted", sa.String(36), nullable=False, default=""),  # '' while it lives, its id afterwards
     sa.UniqueConstraint("project", "name", "deleted", name="uq_volumes_name"),
     # Covers the sums of what is promised in each pool, and of each project's usage.
-    partial_index("ix_volumes_pool_host", "pool_host", "size", "new_size", "pending_gb", where=LIVE),
-    partial_index("ix_volumes_usage", "project", "volume_type", "size", "new_size", where=LIVE),
+    partial_index("ix_volumes_pool_host", "pool_host", "size", "new_size", "pending_gb", where=NOT_DELETED),
+    partial_index("ix_volumes_usage", "project", "volume_type", "size", "new_size", where=NOT_DELETED),
     partial_index("ix_volumes_at_work", "deleted", "run_id", "pool_host", where=AT_WORK),
     one_of("volumes", "status", states.VOLUME_STATES),
     one_of("volumes", "attach_status", states.ATTACH_STATES),
