@@ -29,9 +29,15 @@ options:
   revert_image:
     description:
       - >-
-        Playbook C(revert): the snapshot or backup of the instance that its root disk goes back to, by name or id
-        (required). V(%(name\)s) in it is the name of the instance.
+        Playbook C(revert): the snapshot or backup of the instance that its root disk goes back to, by name or id.
+        V(%(name\)s) in it is the name of the instance. Either it or C(bootflow_revert_backup) is required.
       - Read from the variable C(bootflow_revert_image).
+    type: str
+  revert_backup:
+    description:
+      - >-
+        Playbook C(revert): the incremental backup of the instance that its root disk goes back to: its id, or C(newest).
+      - Read from the variable C(bootflow_revert_backup).
     type: str
   admin_password:
     description:
