@@ -111,7 +111,7 @@ def test_a_host_that_fails_keeps_nothing(flow: Flow, stores: Stores) -> None:
     host = another_host(flow, flow.instances()["web"]["host"])
     operate(flow, "shelve", "web")
     base = "/var/lib/bootflow/instances/_base"
-    flow.lab.host(host).run("sh", "-c", "mv %s %s.away && touch %s" % (base, base, base))
+    flow.lab.host(host).run("sh", "-c", "mkdir -p %s && mv %s %s.away && touch %s" % (base, base, base, base))
     try:
         operate(flow, "unshelve", "web", expect=2, bootflow_unshelve_host=host)
     finally:
