@@ -40,6 +40,16 @@ def test_the_files_of_rooms_are_those_of_the_tree(counts: types.ModuleType) -> N
     assert set(counts.FLOORS) < set(rooms)
 
 
+def test_the_page_describes_each_room(counts: types.ModuleType) -> None:
+    described: dict[str, set[str]] = {}
+    floor = ""
+    for first, second in re.findall(r"^\| (\w*) ?\| ((?:`\w+/`(?:, )?)+) \|", PAGE, re.MULTILINE):
+        floor = first or floor
+        described.setdefault(floor, set()).update(re.findall(r"`(\w+)/`", second))
+    rooms = {floor: set(rooms) - {""} for floor, rooms in counts.rooms().items()}
+    assert described == {floor: names for floor, names in rooms.items() if names}
+
+
 def test_the_lines_are_close_to_those_of_the_tree(counts: types.ModuleType) -> None:
     found = re.search(r"some (\d+),000 lines", PAGE)
     assert found is not None
