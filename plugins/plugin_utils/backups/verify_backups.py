@@ -45,16 +45,16 @@ class VerifyBackups(Stages):
         return {i["uuid"]: i for i in self.result(self.begins).get("backups") or []}
 
     def _begin(self) -> Result:
-        o = self.options
+        options = self.options
 
         def read(tx: Transaction) -> list[Wanted]:
-            wanted = flow.select(tx, o["backup_ids"], o["names"], o["uuids"], o["project"])
+            wanted = flow.select(tx, options["backup_ids"], options["names"], options["uuids"], options["project"])
             inventory_hosts.in_inventory(self.action, sorted({w.row.host for w in wanted}))
             return wanted
 
         with contextlib.closing(self.action.open_ledger()) as ledger:
             items = [_item(wanted) for wanted in ledger.inspect(read)]
-        if o["print_table"] and not items:
+        if options["print_table"] and not items:
             tables.show(self.action.ports.display, ["No complete backup to read back."])
         return {"changed": False, "backups": items, "compute": sorted({i["host"] for i in items})}
 
