@@ -39,6 +39,7 @@ def test_a_boot_waits_for_all_that_it_names(lab: t.Any, tmp_path: t.Any) -> None
         assert row["vm_state"] == "active"
         failed = flow.run("boot", bootflow_instances=[wanted("broken", "runcmd failed")])
         assert failed.returncode == 2 and "ended with errors: runcmd failed" in failed.output, failed.output
+        flow.variables.update(bootflow_wait_cloud_init=False, bootflow_max_attempts=1)
         silent = flow.run(
             "boot", bootflow_instances=[wanted("closed")], bootflow_wait_port=81, bootflow_wait_guest_timeout=8
         )
