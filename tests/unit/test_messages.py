@@ -44,7 +44,7 @@ DIALECT = {
     r"all that there is": "the only copy",
 }
 
-#: Grammar of this project's former prose -> what to write. It is counted together with DIALECT where texts are longer than messages.
+#: Grammar of this project's former prose -> what to write.
 GRAMMAR = {
     r"those (of|who|which|whose)": "name what they are",
     r"went over|goes over|go over": "the migration completes, the instance moves",
@@ -58,7 +58,17 @@ GRAMMAR = {
 #: How the first line of a docstring does not begin.
 BEGINNING = re.compile(r"(What|Who|Whoever|Whose|Those|Of which|Of)\b")
 #: Places of prose.
-KINDS = ("docstrings", "beginnings", "documentation", "comments", "pages")
+KINDS = ("docstrings", "beginnings", "documentation", "comments", "pages", "others")
+#: Other texts that people read or edit.
+OTHERS = (
+    "*.md",
+    "roles/**/*.md",
+    "roles/**/*.yml",
+    "playbooks/*.yml",
+    "extensions/**/*.yml",
+    "docs/examples/**/*.yml",
+    "changelogs/fragments/*.yml",
+)
 ANY = re.compile(r"\b(?:%s)(?!\w)" % "|".join([*DIALECT, *GRAMMAR]), re.IGNORECASE)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -85,10 +95,12 @@ def comments(text: str) -> list[str]:
 
 def lines_in_other_words(kind: str) -> list[str]:
     """The lines of a kind of place that have words of DIALECT or GRAMMAR, or such a beginning."""
-    if kind == "pages":
-        pages = {path: [path.read_text()] for path in sorted((ROOT / "docs").glob("*.md"))}
-        return [line for texts in pages.values() for text in texts for line in text.splitlines() if ANY.search(line)]
-    lines: list[str] = []
+    if kind in ("pages", "others"):
+        patterns = ("docs/*.md",) if kind == "pages" else OTHERS
+        paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern)) if path.name != "CHANGELOG.md"]
+        lines = [(path.name, line) for path in paths for line in path.read_text().splitlines()]
+        return ["%s: %s" % line for line in lines if ANY.search(line[1])]
+    found: list[str] = []
     for path in sorted((ROOT / "plugins").rglob("*.py")):
         tree = ast.parse(path.read_text())
         if kind == "comments":
@@ -98,10 +110,10 @@ def lines_in_other_words(kind: str) -> list[str]:
         else:
             texts = docstrings(tree)
         if kind == "beginnings":
-            lines += ["%s: %s" % (path.name, text.splitlines()[0]) for text in texts if BEGINNING.match(text)]
+            found += ["%s: %s" % (path.name, text.splitlines()[0]) for text in texts if BEGINNING.match(text)]
         else:
-            lines += ["%s: %s" % (path.name, line) for text in texts for line in text.splitlines() if ANY.search(line)]
-    return lines
+            found += ["%s: %s" % (path.name, line) for text in texts for line in text.splitlines() if ANY.search(line)]
+    return found
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -124,11 +136,11 @@ def test_the_file_of_messages_is_that_of_the_tree() -> None:
     )
 
 
-@pytest.mark.parametrize("words", DIALECT)
+@pytest.mark.parametrize("words", [*DIALECT, *GRAMMAR])
 def test_messages_are_in_the_words_of_the_field(words: str) -> None:
     pattern = re.compile(r"\b(?:%s)(?!\w)" % words, re.IGNORECASE)
     found = ["%s: %s" % (path, text) for text, path in TEXTS.items() if pattern.search(text)]
-    assert not found, "say: %s" % DIALECT[words]
+    assert not found, "say: %s" % {**DIALECT, **GRAMMAR}[words]
 
 
 def test_texts_are_found() -> None:

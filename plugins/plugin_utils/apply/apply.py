@@ -124,7 +124,7 @@ class Apply:
         given = ["bootflow_" + n for n in OF_STEPS if self.action.variable("bootflow_" + n)]
         if given:
             raise errors.InvalidInput(
-                reason="%s: the instances of apply are those of bootflow_instances" % ", ".join(given),
+                reason="%s: apply takes its instances from bootflow_instances" % ", ".join(given),
                 remedy="Leave it out.",
             )
         project = self.action.variable("bootflow_project")

@@ -229,7 +229,7 @@ def _unconnected(placed: t.Iterable[builds.Build]) -> list[str]:
             if network.is_managed and build.row.host:
                 hosts.setdefault(network.name, set()).add(build.row.host)
     return [
-        "Network %s is managed: each host has one of its own, and its guests on different hosts (here %s) do not reach each other in it."
+        "Network %s is managed: each host has a separate one, and its guests on different hosts (here %s) do not reach each other in it."
         " Use a bridge of the hosts (type: bridge) for that." % (name, _named(sorted(host_names)))
         for name, host_names in sorted(hosts.items())
         if len(host_names) > 1

@@ -99,7 +99,7 @@ class WhatIf:
         if given:
             raise errors.InvalidInput(
                 reason="%s without bootflow_whatif_flavor" % ", ".join("bootflow_whatif_%s" % n for n in given),
-                remedy="Name the flavor that is asked about. Entries of bootflow_instances have fields of their own.",
+                remedy="Name the flavor that is asked about. Entries of bootflow_instances have other fields.",
             )
         if n_plus_1:
             return []

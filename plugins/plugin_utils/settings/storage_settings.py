@@ -123,13 +123,13 @@ def _read(variables: t.Mapping[str, t.Any], host: str, problems: Problems) -> li
         fields.unknown()
         for other in host_backends:
             if backend["name"] and backend["name"] == other["name"]:
-                fields.wrong("name", "%r is used twice" % backend["name"], "Give each backend a name of its own.")
+                fields.wrong("name", "%r is used twice" % backend["name"], "Give each backend a unique name.")
             elif _room(backend) == _room(other):
                 fields.wrong(
                     "volume_group" if driver_of(backend) is DEFAULT else "rbd_pool",
                     "of backend %s is that of %s: its capacity would be counted twice"
                     % (backend["name"], other["name"]),
-                    "Give each backend a volume group, or a pool, of its own.",
+                    "Give each backend a separate volume group or pool.",
                 )
         host_backends.append(backend)
     return host_backends

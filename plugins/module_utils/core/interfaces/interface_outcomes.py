@@ -70,7 +70,7 @@ def detached_meanwhile(item: Item, error: errors.BootflowError | None) -> errors
             remedy="Run the same command again to attach another one.",
         )
     return errors.Conflict(
-        message="another run detached the %s meanwhile, and its guest does not let go of it: %s"
+        message="another run detached the %s meanwhile, and its guest does not release it: %s"
         % (words(item), error.message),
         remedy="Reboot the instance with bootflow_reboot_type: HARD, which defines the guest as the ledger has it.",
     )

@@ -190,7 +190,7 @@ def _read_all(
         entry = read(fields, name)
         fields.unknown()
         if name and name in entries:
-            fields.wrong("name", "%r is used twice" % name, "Give each of the %s a name of its own." % kind)
+            fields.wrong("name", "%r is used twice" % name, "Give each of the %s a unique name." % kind)
         if id_field:
             if getattr(entry, id_field) in ids:
                 other = ids[getattr(entry, id_field)]

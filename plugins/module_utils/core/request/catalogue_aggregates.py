@@ -48,7 +48,7 @@ def read_aggregates(
     for fields in entries_of("aggregates", data, problems):
         name = fields.name("name")
         if name and name in names:
-            fields.wrong("name", "%r is used twice" % name, "Give each of the aggregates a name of its own.")
+            fields.wrong("name", "%r is used twice" % name, "Give each of the aggregates a unique name.")
         names.add(name)
         aggregates.append(Aggregate(name=name, hosts=_hosts(fields, known, groups), metadata=_metadata(fields)))
         fields.unknown()

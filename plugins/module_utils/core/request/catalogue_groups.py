@@ -39,7 +39,7 @@ def read_server_groups(data: t.Any, default_project: str, problems: Problems) ->
             fields.wrong(
                 "name",
                 "%r is used twice in project %s" % (name, project),
-                "Give each group of a project a name of its own.",
+                "Give each group of a project a unique name.",
             )
         elif group_id in ids:
             fields.wrong("id", "%s is also the id of %s" % (group_id, ids[group_id]), "Ids must differ.")

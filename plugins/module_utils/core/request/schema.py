@@ -172,7 +172,7 @@ def create_schema(fragments: t.Iterable[t.Mapping[str, t.Any]], check: bool = Tr
                 _path("server_create", list(error.absolute_path)[1:]),
                 _words(error, _cut(error.instance) + " "),
             ),
-            remedy="Correct it there; the keywords are those of JSON Schema 2020-12.",
+            remedy="Correct it there, by the keywords of JSON Schema 2020-12.",
         ) from None
     return schema
 

@@ -500,7 +500,7 @@ def _check_batch(requests: t.Sequence[tuple[str, ServerRequest]], problems: Prob
 def _duplicate_name(name: str, other: str) -> InvalidInput:
     return InvalidInput(
         message="Name %s is also the name of an instance of %s" % (ascii(name), other),
-        remedy="Give each entry a name of its own within its project, or use count.",
+        remedy="Give each entry a name that is unique in its project, or use count.",
     )
 
 

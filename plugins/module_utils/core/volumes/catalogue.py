@@ -60,7 +60,7 @@ def read_volume_types(data: t.Any) -> VolumeTypes:
         made = _read(fields)
         fields.unknown()
         if made.name and any(made.name == other.name for other in types):
-            fields.wrong("name", "%r is used twice" % made.name, "Give each volume type a name of its own.")
+            fields.wrong("name", "%r is used twice" % made.name, "Give each volume type a unique name.")
         if any(made.id == other.id for other in types if other.name != made.name):
             fields.wrong("id", "%r is used twice" % made.id)
         types.append(made)

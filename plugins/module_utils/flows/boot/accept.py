@@ -257,9 +257,7 @@ def _living(tx: Transaction, names: expand.Names) -> dict[tuple[str, str], Insta
 
 
 def _asked_twice(name: str) -> errors.BootflowError:
-    return errors.InvalidInput(
-        reason="the name %s is requested twice" % name, remedy="Give each entry a name of its own."
-    )
+    return errors.InvalidInput(reason="the name %s is requested twice" % name, remedy="Give each entry a unique name.")
 
 
 def _is_done(row: Instance) -> bool:

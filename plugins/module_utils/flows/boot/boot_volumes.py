@@ -275,7 +275,7 @@ class BootVolumeReader:
         boot_from_volume.check_bootable(row.id, row.bootable, disk.boot_index)
         if row.id in self.requested_ids and not row.multiattach:
             raise errors.InvalidVolume(
-                reason="volume %s is requested twice" % row.id, remedy="Give each instance a volume of its own."
+                reason="volume %s is requested twice" % row.id, remedy="Give each instance a separate volume."
             )
         if row.id in {other.id for other in self.planned.existing.values()}:
             raise errors.InvalidVolume(

@@ -46,7 +46,7 @@ def image_of(
     if not own or not own["id"]:  # of a volume only properties are known
         raise errors.InstanceNotRescuable(
             instance_id=row.uuid,
-            reason="its root disk is a volume, and it has no image of its own",
+            reason="its root disk is a volume, and the instance has no image",
             remedy="Name an image of bootflow_images with bootflow_rescue_image_ref.",
         )
     return find_image(images.values(), own)

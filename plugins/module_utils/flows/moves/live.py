@@ -178,7 +178,7 @@ def _check_initiator(connector: Connector, rows: t.Sequence[Attachment]) -> None
             host=connector.host,
             model="iSCSI initiator",
             reason="it has the same name (%s) as that of host %s" % (connector.initiator, rows[0].attached_host),
-            remedy="Give each host a name of its own in /etc/iscsi/initiatorname.iscsi.",
+            remedy="Give each host a unique name in /etc/iscsi/initiatorname.iscsi.",
         )
 
 

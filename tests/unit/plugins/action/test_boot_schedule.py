@@ -171,7 +171,7 @@ def test_a_plan_says_that_guests_of_a_managed_network_on_two_hosts_do_not_reach_
     boot(boot_accept, check_mode=True)
     result, shown = boot(boot_schedule, check_mode=True)
     hosts = sorted({p["host"] for p in result["plan"]})
-    said = "Network net is managed: each host has one of its own, and its guests on different hosts (here %s) do not reach each"
+    said = "Network net is managed: each host has a separate one, and its guests on different hosts (here %s) do not reach each"
     assert any(said % ", ".join(hosts) in text for text in shown) is (manage and len(hosts) > 1)
     assert any("do not reach" in text for text in shown) is (manage and len(hosts) > 1)
     assert (len(hosts) > 1) == (count == 3)

@@ -145,7 +145,7 @@ def test_an_interface_that_another_run_detaches_before_the_guest_has_it(host: Ho
 def test_a_guest_that_keeps_such_an_interface(host: Host) -> None:
     host.meanwhile, host.keeps = host.detach, True
     port, result = host.attach()
-    assert len(host.has) == 1 and "does not let go of it" in result["outcomes"][port]["error"]["message"]
+    assert len(host.has) == 1 and "does not release it" in result["outcomes"][port]["error"]["message"]
     assert "bootflow_reboot_type: HARD" in result["outcomes"][port]["error"]["remedy"]
 
 

@@ -63,7 +63,7 @@ def _lack_of_small_pages(host: HostCell, guest: GuestCell) -> str | None:
 
 def _pinned(host: HostCell, guest: GuestCell, reserve: int) -> GuestCell | str:
     if len(host.free_cpus) < len(guest.cpus) + reserve:
-        return "needs %s of its own, has %d free" % (_cpus(guest, reserve), len(host.free_cpus))
+        return "needs %s for itself, has %d free" % (_cpus(guest, reserve), len(host.free_cpus))
     if host.free_memory_mb < guest.memory_mb:
         return "needs %s without over-commit, %s free" % _memory(guest, host.free_memory_mb)
     if guest.cpu_thread_policy == REQUIRE and not host.siblings:
@@ -71,7 +71,7 @@ def _pinned(host: HostCell, guest: GuestCell, reserve: int) -> GuestCell | str:
     arrangement = pack(host, guest, reserve)
     if arrangement is None and not guest.cpus:
         if reserve:
-            return "has no CPUs, beside which the emulator would get one of its own"
+            return "has no CPUs, so the emulator cannot get a separate one"
         if guest.cpu_thread_policy == REQUIRE:
             return "has no CPUs, and no core has free siblings, which thread policy require needs"
         return "has no CPUs, which thread policy %s needs" % guest.cpu_thread_policy

@@ -45,7 +45,7 @@ class ResizedMounted(ResizedVolumes):
         needed = super().check(folder, records, made)
         if records:
             raise InvalidDiskInfo(
-                reason="the disks in folder %s are not in a file system of their own" % folder,
+                reason="the disks in folder %s are not in a separate file system" % folder,
                 remedy="Set the bootflow_disk_backend with which the instance was booted for the host.",
             )
         return needed

@@ -350,7 +350,7 @@ def test_images_are_checked_before_a_host_is_contacted(
 
 def test_an_instance_on_a_volume_has_to_be_given_an_image(bworld: BootWorld) -> None:
     host = Host(bworld, volume=True)
-    with pytest.raises(errors.InstanceNotRescuable, match="no image of its own") as raised:
+    with pytest.raises(errors.InstanceNotRescuable, match="the instance has no image") as raised:
         host.check()
     assert raised.value.status == 400 and "bootflow_rescue_image_ref" in raised.value.remedy
     assert host.rescue() == ({}, {host.uuid: "InstanceNotRescuable"}) and host.names() == ["iscsi_initiator"]

@@ -318,4 +318,4 @@ def test_the_error_of_a_fragment_has_its_path_and_a_remedy() -> None:
     with pytest.raises(InvalidInput) as caught:
         create_schema([{"name": "bad", "server_create": {"rack": {"type": "text"}}}])
     assert "schema fragment bad is not valid: server_create.rack.type: 'text' must be " in caught.value.message
-    assert caught.value.remedy == "Correct it there; the keywords are those of JSON Schema 2020-12."
+    assert caught.value.remedy == "Correct it there, by the keywords of JSON Schema 2020-12."

@@ -539,7 +539,7 @@ def test_disks_of_another_backend(host: Host) -> None:
         file.truncate(MIB)
     common = {"kind": "image", "format": "raw", "virtual_size": MIB, "image_id": "i", "base": ""}
     write_records(host.folder, {"disk": common})
-    with pytest.raises(InvalidDiskInfo, match="are not in a file system of their own") as refused:
+    with pytest.raises(InvalidDiskInfo, match="are not in a separate file system") as refused:
         resized.prepare(host.path, LEDGER, UUID, {}, (), MADE, GROUP)
     assert "bootflow_disk_backend" in refused.value.remedy and host.extra() == set()
 

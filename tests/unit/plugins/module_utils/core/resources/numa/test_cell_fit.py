@@ -131,7 +131,7 @@ def test_without_smt_cpus_are_taken_one_by_one(policy):
             "has no CPUs, and no core has free siblings, which thread policy require needs",
         ),
         ("isolate", PAIRS, (), 0, "has no CPUs, which thread policy isolate needs"),
-        (None, PAIRS, (), 1, "has no CPUs, beside which the emulator would get one of its own"),
+        (None, PAIRS, (), 1, "has no CPUs, so the emulator cannot get a separate one"),
     ],
 )
 def test_a_cell_with_memory_only(policy, threads, pinned, reserve, lack):
@@ -184,7 +184,7 @@ def test_pinning_keeps_its_promises_on_every_small_cell(policy, reserve):
         (host(*PAIRS), guest(2, memory=1025), None, 0, "needs 1025 MiB, the whole cell has 1024 MiB"),
         (host(*PAIRS), guest(7), None, 0, "needs 7 CPUs, the whole cell has 6"),
         (host(*PAIRS), guest(6), None, 1, "needs 6 CPUs and 1 for the emulator, the whole cell has 6"),
-        (host(*PAIRS, pinned={0, 1, 2}), guest(4), None, 0, "needs 4 CPUs of its own, has 3 free"),
+        (host(*PAIRS, pinned={0, 1, 2}), guest(4), None, 0, "needs 4 CPUs for itself, has 3 free"),
         (host(*PAIRS, used=513), guest(1), None, 0, "needs 512 MiB without over-commit, 511 MiB free"),
         (host(*PAIRS, used=512), guest(1), None, 0, None),
         (host(*PAIRS, smt=False), guest(1, "require"), None, 0, "needs thread siblings, but each core has one thread"),
