@@ -187,7 +187,9 @@ def _console_wait(wait: t.Mapping[str, t.Any] | None, args: t.Mapping[str, t.Any
 def _cloud_init_wait(wait: t.Mapping[str, t.Any] | None, args: t.Mapping[str, t.Any]) -> CloudInitWait | None:
     if not wait:
         return None
-    console = None if wait["agent"] else _console(wait, args, CLOUD_INIT_FINISHED)
+    # An agent may refuse to read the result.
+    has_log = wait.get("log") or log_path_of(args["xml"])
+    console = _console(wait, args, CLOUD_INIT_FINISHED) if has_log or not wait["agent"] else None
     return CloudInitWait(wait["timeout"] or CloudInitWait.timeout, wait["agent"], console)
 
 

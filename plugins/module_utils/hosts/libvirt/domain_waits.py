@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import ipaddress
 import json
 import os
@@ -62,7 +63,10 @@ class AddressWait:
 
 @dataclass(frozen=True)
 class CloudInitWait:
-    """The end of cloud-init within ``timeout`` seconds, by its result behind the guest agent (``agent``), or by its last line on ``console``."""
+    """The end of cloud-init within ``timeout`` seconds: by its result, which the guest agent reads (``agent``), or by its last line on ``console``.
+
+    An agent may refuse to read files, as the ones of Fedora, Rocky and their like do by default: the console decides then.
+    """
 
     timeout: float = 300.0
     agent: bool = False
@@ -207,10 +211,20 @@ def wait_for_cloud_init(domain: t.Any, wait: CloudInitWait, mark: tuple[int, int
         return
     result: dict[str, t.Any] = {}
 
+    begin = time.monotonic()
+
     def read(ask: Ask) -> None:
         result.update(_result_of_cloud_init(ask))
 
-    _ask_agent(domain, read, "end of cloud-init (%s in the guest, by its agent)" % _RESULT, wait.timeout, alive)
+    try:
+        _ask_agent(domain, read, "end of cloud-init (%s in the guest, by its agent)" % _RESULT, wait.timeout, alive)
+    except _AgentRefuses:
+        if wait.console is None:
+            raise InvalidInput(
+                reason="the guest agent refuses to read files, and the guest has no console with a log"
+            ) from None
+        remaining = max(0.0, begin + wait.timeout - time.monotonic())
+        wait_for_console(dataclasses.replace(wait.console, timeout=remaining), mark, alive)
     problems = [str(word) for word in result.get("errors") or ()]
     if problems:
         raise CloudInitFailed(reason="; ".join(problems)[:2000], host=host_name())
@@ -228,6 +242,13 @@ def _result_of_cloud_init(ask: Ask) -> dict[str, t.Any]:
     return first_version if isinstance(first_version, dict) else {}
 
 
+class _AgentRefuses(Exception):
+    """The administrator of the guest has disabled a command of its agent."""
+
+
+_REFUSED = re.compile("has been disabled|has not been found")
+
+
 class Ask(t.Protocol):
     """Asks the guest agent one question."""
 
@@ -242,7 +263,12 @@ def _ask_agent(domain: t.Any, question: t.Callable[[Ask], None], what: str, time
 
     def ask(command: str, **arguments: t.Any) -> t.Any:
         text = json.dumps({"execute": command, **({"arguments": arguments} if arguments else {})})
-        return json.loads(libvirt_qemu.qemuAgentCommand(domain, text, 2, 0))["return"]
+        try:
+            return json.loads(libvirt_qemu.qemuAgentCommand(domain, text, 2, 0))["return"]
+        except libvirt.libvirtError as error:
+            if _REFUSED.search(str(error)):
+                raise _AgentRefuses from None
+            raise
 
     while True:
         try:

@@ -15,7 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import CloudInitFailed, WaitTimeout
+from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import (
+    CloudInitFailed,
+    InvalidInput,
+    WaitTimeout,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt import domain_waits
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.domain_waits import (
     CLOUD_INIT_FINISHED,
@@ -53,12 +57,12 @@ def result(content: t.Any) -> tuple[t.Any, ...]:
 
 @pytest.fixture
 def wait_by_agent(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., Agent]:
-    def wait(*answers: t.Any, timeout: float = 5.0) -> Agent:
+    def wait(*answers: t.Any, timeout: float = 5.0, console: ConsoleWait | None = None) -> Agent:
         agent = Agent(*answers)
         monkeypatch.setattr(domain_waits, "libvirt_qemu", agent)
         monkeypatch.setattr(domain_waits, "libvirt", types.SimpleNamespace(libvirtError=NoAnswer))
         monkeypatch.setattr(domain_waits, "POLL", 0.0)
-        domain_waits.wait_for_cloud_init(object(), CloudInitWait(timeout, agent=True), None, lambda: None)
+        domain_waits.wait_for_cloud_init(object(), CloudInitWait(timeout, True, console), None, lambda: None)
         return agent
 
     return wait
@@ -90,6 +94,21 @@ def test_an_agent_that_answers_nonsense_is_asked_again(wait_by_agent: t.Callable
 def test_errors_of_cloud_init_are_those_of_the_build(wait_by_agent: t.Callable[..., Agent]) -> None:
     with pytest.raises(CloudInitFailed, match=r"ended with errors: \('runcmd', .*\); second"):
         wait_by_agent(*result({"v1": {"errors": ["('runcmd', ProcessExecutionError())", "second"]}}))
+
+
+def test_the_console_decides_where_the_agent_refuses_to_read_files(
+    wait_by_agent: t.Callable[..., Agent], tmp_path: Path
+) -> None:
+    """As the agents of Fedora, Rocky and their like do by default."""
+    refusal = NoAnswer("Command guest-file-open has been disabled: the command is not allowed")
+    log = tmp_path / "console.log"
+    log.write_text("Cloud-init v. 24.4 finished at Mon, 30 Nov 2026 12:00:00 +0000.\n")
+    agent = wait_by_agent(refusal, console=ConsoleWait(CLOUD_INIT_FINISHED, str(log)))
+    assert agent.asked == ["guest-file-open"]
+    with pytest.raises(WaitTimeout, match="on the console"):
+        wait_by_agent(refusal, console=ConsoleWait(CLOUD_INIT_FINISHED, str(tmp_path / "none")), timeout=0.01)
+    with pytest.raises(InvalidInput, match="refuses to read files"):
+        wait_by_agent(refusal)
 
 
 def test_a_wait_in_vain_names_the_result(wait_by_agent: t.Callable[..., Agent]) -> None:
