@@ -17,7 +17,7 @@ from ...module_utils.core.settings.run import TIME_LIMITS
 from ...module_utils.flows.backups import restore as flow
 from ...module_utils.flows.backups.restore import RestoredImage, RestoresBegun
 from ...module_utils.flows.images import host_images
-from ...module_utils.ledger.backups.backups import BackupRow
+from ...module_utils.ledger.backups.backups import stored_file
 from ...module_utils.ledger.db.transaction import Transaction
 from ..images.host_images import AT_ONCE, HostImages
 from ..run import host_settings, inventory_hosts, tables
@@ -27,8 +27,6 @@ from ..run.stages import Failed, Item, Items, Outcomes, Result, Stages
 from ..settings.ledger_images import stores_of
 
 MODULE = "instance_backup_image"
-#: Of a backup: what its host needs to know.
-_STORED = ("id", "folder", "file", "size", "virtual_size", "checksum")
 
 
 class RestoreBackups(Stages):
@@ -203,15 +201,11 @@ def _item(
     return {
         **_shown(made),
         "host": host,
-        "chain": [_stored(row) for row in made.chain],
+        "chain": [stored_file(row) for row in made.chain],
         "removed": to_remove.pop(made.entry.store.name, []),
         "failed_images": list(failed_ids),
         **({"address": addresses[host]} if host in addresses else {}),
     }
-
-
-def _stored(row: BackupRow) -> dict[str, t.Any]:
-    return {name: getattr(row, name) for name in _STORED}
 
 
 def _shown(made: RestoredImage) -> Item:

@@ -13,6 +13,7 @@ import typing as t
 from ...module_utils.core import errors
 from ...module_utils.flows.backups import verification as flow
 from ...module_utils.flows.backups.verification import Wanted
+from ...module_utils.ledger.backups.backups import stored_file
 from ...module_utils.ledger.db.transaction import Transaction
 from ..run import inventory_hosts, tables
 from ..run.ledger_action import LedgerAction
@@ -20,8 +21,6 @@ from ..run.results import diff, item_errors, outcome
 from ..run.stages import Failed, Item, Items, Outcomes, Result, Stages
 
 MODULE = "instance_backup_check"
-#: Of a backup: what its host needs to know.
-_STORED = ("id", "folder", "file", "size", "virtual_size", "checksum")
 
 
 class VerifyBackups(Stages):
@@ -111,7 +110,7 @@ def _item(wanted: Wanted) -> dict[str, t.Any]:
         "instance_uuid": row.instance_uuid,
         "host": row.host,
         "damage": row.damage,
-        "stored": {name: getattr(row, name) for name in _STORED},
+        "stored": stored_file(row),
         "needs": list(wanted.needs),
     }
 

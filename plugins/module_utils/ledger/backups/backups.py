@@ -90,6 +90,12 @@ def to_backup(row: BackupRow) -> Backup:
     return Backup(*fields, row.checkpoint, row.reason, row.damage)
 
 
+def stored_file(row: BackupRow) -> dict[str, t.Any]:
+    """Return the fields of hosts.backups.folder.StoredBackup: what a host needs to know of the file of a backup."""
+    names = ("id", "folder", "file", "size", "virtual_size", "checksum")
+    return {name: getattr(row, name) for name in names}
+
+
 def create(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Enter backups that this run begins to write. :arg rows: id, instance_uuid, instance_name, project, host, spec"""
     common = {

@@ -25,6 +25,7 @@ from ....module_utils.flows.backups import in_place as backup_flow
 from ....module_utils.flows.boot.builds import Build
 from ....module_utils.flows.instances import reverts as flow
 from ....module_utils.flows.instances.operation import Begun, Operation, Selection
+from ....module_utils.ledger.backups.backups import stored_file
 from ....module_utils.ledger.compute.instances import Instance
 from ....module_utils.ledger.db.transaction import Transaction
 from ...builds import build_parts
@@ -41,8 +42,6 @@ from .rebuild import check_files
 
 MODULE = "instance_disks_revert"
 BACKUP_MODULE = "instance_backup_image"
-#: Of a backup: what its host needs to know.
-_STORED = ("id", "folder", "file", "size", "virtual_size", "checksum")
 
 
 class Revert(Work):
@@ -76,7 +75,7 @@ class Revert(Work):
             return {
                 "note": image.name,
                 "image_data": image_data(image),
-                "chain": [{name: getattr(one, name) for name in _STORED} for one in going_back.chain],
+                "chain": [stored_file(row) for row in going_back.chain],
             }
         return {"note": "image %s" % image.name, "image_data": image_data(image)}
 

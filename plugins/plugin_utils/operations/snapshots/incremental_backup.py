@@ -15,7 +15,7 @@ from ....module_utils.core.instances.operation_outcomes import Answers, Item
 from ....module_utils.flows.backups import incremental as flow
 from ....module_utils.flows.instances.operation import Begun, Operation, Selection
 from ....module_utils.flows.instances.snapshots import properties_of
-from ....module_utils.ledger.backups.backups import BackupRow
+from ....module_utils.ledger.backups.backups import BackupRow, stored_file
 from ....module_utils.ledger.compute.instances import Instance
 from ....module_utils.ledger.db.transaction import Transaction
 from ...images.host_images import AT_ONCE
@@ -24,8 +24,6 @@ from ...run.results import item_errors
 from ..work import Items, Problems, Work, uuids_of
 
 MODULE = "instance_backup"
-#: Of a backup in the chain of an increment: what its host needs to know.
-_STORED = ("id", "folder", "file", "size", "virtual_size", "checksum", "checkpoint", "checkpoint_xml")
 
 
 class IncrementalBackup(Work):
@@ -111,4 +109,5 @@ class IncrementalBackup(Work):
 
 
 def _stored(row: BackupRow) -> dict[str, t.Any]:
-    return {name: getattr(row, name) for name in _STORED}
+    """Return a backup in the chain of an increment."""
+    return {**stored_file(row), "checkpoint": row.checkpoint, "checkpoint_xml": row.checkpoint_xml}
