@@ -49,6 +49,7 @@ A backend is an entry of `bootflow_storage_backends`: one volume group, or one t
 `HOST@NAME#VOLUME_BACKEND_NAME`.
 """
 FRAGMENTS = {
+    "backup_selection": ("backups", ("BACKUP_SELECTION",)),
     "image_selection": ("images", ("IMAGE_SELECTION",)),
     "instance_selection": ("selection", ("SELECTION",)),
     "ledger": ("run", ("LEDGER",)),

@@ -18,35 +18,13 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.backup_selection
   - bootflow.compute.ledger
 attributes:
   check_mode: {support: full, details: "The request runs through the same transaction, which is rolled back."}
   diff_mode: {support: full}
   idempotent: {support: full, details: With O(backup_keep). A named backup must be there.}
 options:
-  backup_ids:
-    description:
-      - UUIDs of incremental backups to list, verify or delete.
-      - Read from the variable C(bootflow_backup_ids).
-    type: list
-    elements: str
-  names:
-    description:
-      - Names of instances, also deleted ones, whose incremental backups are meant.
-      - Read from the variable C(bootflow_names).
-    type: list
-    elements: str
-  uuids:
-    description:
-      - UUIDs of instances, also deleted ones, whose incremental backups are meant.
-      - Read from the variable C(bootflow_uuids).
-    type: list
-    elements: str
-  project:
-    description:
-      - Only incremental backups of this project.
-      - Read from the variable C(bootflow_project).
-    type: str
   backup_keep:
     description:
       - How many of the newest backups each selected instance keeps. Their parents stay, too.

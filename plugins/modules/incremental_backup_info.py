@@ -15,34 +15,12 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.backup_selection
   - bootflow.compute.ledger
   - bootflow.compute.ledger_reader
   - bootflow.compute.shared.controller
   - bootflow.compute.shared.run_limit
 options:
-  backup_ids:
-    description:
-      - UUIDs of incremental backups to list, verify or delete.
-      - Read from the variable C(bootflow_backup_ids).
-    type: list
-    elements: str
-  names:
-    description:
-      - Names of instances, also deleted ones, whose incremental backups are meant.
-      - Read from the variable C(bootflow_names).
-    type: list
-    elements: str
-  uuids:
-    description:
-      - UUIDs of instances, also deleted ones, whose incremental backups are meant.
-      - Read from the variable C(bootflow_uuids).
-    type: list
-    elements: str
-  project:
-    description:
-      - Only incremental backups of this project.
-      - Read from the variable C(bootflow_project).
-    type: str
   print_table:
     description: Print the result.
     type: bool

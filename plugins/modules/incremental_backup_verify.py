@@ -20,35 +20,13 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
+  - bootflow.compute.backup_selection
   - bootflow.compute.ledger
 attributes:
   check_mode: {support: full, details: "Hosts read the backups, too; the ledger stays as it is."}
   diff_mode: {support: full}
-  idempotent: {support: full, details: It is changed where a backup is damaged that was not before. A damaged one may be good again.}
+  idempotent: {support: full, details: The result is changed if a backup has become damaged or good again.}
 options:
-  backup_ids:
-    description:
-      - UUIDs of incremental backups to list, verify or delete.
-      - Read from the variable C(bootflow_backup_ids).
-    type: list
-    elements: str
-  names:
-    description:
-      - Names of instances, also deleted ones, whose incremental backups are meant.
-      - Read from the variable C(bootflow_names).
-    type: list
-    elements: str
-  uuids:
-    description:
-      - UUIDs of instances, also deleted ones, whose incremental backups are meant.
-      - Read from the variable C(bootflow_uuids).
-    type: list
-    elements: str
-  project:
-    description:
-      - Only incremental backups of this project.
-      - Read from the variable C(bootflow_project).
-    type: str
   phase:
     description: V(begin) and V(finish) run on the controller, V(work) on the hosts of the backups.
     type: str
@@ -87,7 +65,7 @@ outcomes:
   type: dict
   returned: in the phase work
 verified:
-  description: Ids of the backups that are as they were.
+  description: Ids of the backups that are unchanged.
   type: list
   elements: str
   returned: in the phase finish

@@ -29,7 +29,7 @@ class VerifyBackups(Stages):
     called = "incremental_backup_verify"
     answered_by = {"work": "host"}
     rehearses_on_hosts = True  # nothing is written there
-    keeps_lease = False  # nothing of the ledger is this run's meanwhile
+    keeps_lease = False  # the run owns nothing in the ledger
 
     def __init__(self, action: LedgerAction):
         super().__init__(action, "incremental_backup_verify")
@@ -81,7 +81,7 @@ class VerifyBackups(Stages):
             failed[backup_id] = errors.BackupDamaged(backup_id=backup_id, reason=damage_by_id[backup_id])
         good = [u for u in items if u not in failed]
         if self.options["print_table"] and items:
-            words = ["%d of %d read back, and as they were" % (len(good), len(items))]
+            words = ["%d of %d are unchanged" % (len(good), len(items))]
             words += ["%s of %s is damaged: %s" % (u, items[u]["name"], damage_by_id[u]) for u in damaged]
             tables.show(self.action.ports.display, ["Incremental backups: %s." % words[0], *words[1:]])
         remaining = [
@@ -120,4 +120,4 @@ def _damage_of(items: t.Mapping[str, Item]) -> dict[str, str]:
 
 
 def _line(backup_id: str, damage: str) -> str:
-    return "%s: %s\n" % (backup_id, damage or "as it was")
+    return "%s: %s\n" % (backup_id, damage or "unchanged")

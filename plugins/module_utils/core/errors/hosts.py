@@ -114,7 +114,7 @@ class WaitTimeout(BootflowError):
 
 
 class CloudInitFailed(BootflowError):
-    """cloud-init has finished in the guest, and names errors."""
+    """cloud-init has finished in the guest, with errors."""
 
     msg_fmt = "cloud-init of the guest on %(host)s ended with errors: %(reason)s"
     remedy = (

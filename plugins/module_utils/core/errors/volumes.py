@@ -175,7 +175,7 @@ class SwapUnderWay(Conflict):
     retryable = True
     remedy = (
         "Run bootflow.compute.swap_volume while host %(host)s answers: it completes the swap, or undoes it. If the host is lost, force it down and"
-        " evacuate the instance: that keeps the former volume."
+        " evacuate the instance: the evacuation keeps the former volume."
     )
 
 
@@ -183,7 +183,7 @@ class SwapCutShort(Conflict):
     """The host was lost in the exchange of a volume, and the instance went to another one with the former volume."""
 
     msg_fmt = "The swap of volume %(old)s of instance %(instance_uuid)s for volume %(new)s was cut short: host %(host)s was lost, and the instance has %(old)s."
-    remedy = "If the guest had switched before, its last writes are on volume %(new)s, which is kept: compare the two before that one is used or deleted."
+    remedy = "Compare both volumes before you use or delete %(new)s: if the guest had switched before its host was lost, its last writes are there."
 
 
 class SnapshotIsBusy(Conflict):

@@ -16,7 +16,7 @@ from .snapshots import INSTANCE_NAME
 
 VARIABLE = "bootflow_revert_image"
 BACKUP_VARIABLE = "bootflow_revert_backup"
-NEWEST = "newest"  # the backup of this time
+NEWEST = "newest"  # in place of the id: the newest backup
 
 
 def read_word(word: str | None, backup: str | None = None) -> str:
@@ -24,7 +24,7 @@ def read_word(word: str | None, backup: str | None = None) -> str:
     if word and backup:
         raise InvalidInput(
             message="%s and %s are both set" % (VARIABLE, BACKUP_VARIABLE),
-            remedy="Set the one that the instances are to go back to.",
+            remedy="Set only one of them.",
         )
     if backup:
         return ""

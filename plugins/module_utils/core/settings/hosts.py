@@ -373,12 +373,12 @@ COMPUTE = Table(
             "wait_address",
             bool,
             False,
-            "Wait for the first address of each guest to answer its host, a ping or ARP or ND.",
+            "Wait for the first address of each guest to answer its host: a ping, ARP or ND.",
         ),
         Setting(
             "wait_port",
             int,
-            help="TCP port on which the first address of each guest has to accept a connection of its host.",
+            help="TCP port at which the first address of each guest must accept a connection from its host.",
             least=1,
             most=65535,
         ),
@@ -387,14 +387,14 @@ COMPUTE = Table(
             "wait_cloud_init",
             bool,
             False,
-            "Wait until cloud-init has finished: by its result, if the image has `hw_qemu_guest_agent`, so that its errors fail the build; otherwise by the"
-            " last line that it prints on the console by default.",
+            "Wait until cloud-init has finished. If the image has `hw_qemu_guest_agent`, the agent reads the result, and errors in it fail the build; otherwise"
+            " the last line decides that cloud-init prints on the console by default.",
         ),
         Setting(
             "wait_guest_timeout",
             float,
             300.0,
-            "Time to wait for each of the console pattern, the address or port, the agent and cloud-init.",
+            "Longest wait for the console pattern, the address or port, the agent, and cloud-init, each.",
             least=0,
             unit="seconds",
         ),

@@ -103,7 +103,7 @@ INSTANCES = Table(
     )
 )
 
-#: of single operations
+#: Options of single operations.
 OPERATION_OPTIONS = Table(
     (
         Setting(

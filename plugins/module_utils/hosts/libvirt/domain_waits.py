@@ -160,7 +160,7 @@ def wait_for_address(wait: AddressWait, alive: Alive) -> None:
 
 
 def _is_there(address: str, mac_address: str) -> bool:
-    """Whether the guest answers a ping or, where it drops pings, the question for its hardware address that comes before them."""
+    """Return whether the guest answers a ping or, if it drops pings, the ARP or ND request before it."""
     ping = [program("ping", "iputils-ping"), "-n", "-q", "-c", "1", "-W", "1", address]
     return run(ping, timeout=5.0, check=False).rc == 0 or (bool(mac_address) and _is_neighbour(address, mac_address))
 

@@ -305,7 +305,7 @@ def _ensure(
     if domain is None:
         if spec.keep_disks:
             _check_disks(spec)
-            if not check_mode:  # which connects nothing again
+            if not check_mode:  # check mode connects nothing
                 _check_logins(spec)
         spec = _with_free_name(connection, spec)
     else:
