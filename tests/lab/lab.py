@@ -95,6 +95,17 @@ def run(*argv, check=True, timeout=60, **kwargs):
     return done
 
 
+def end_ssh_connections(folder):
+    """End the connections that ssh keeps open in ``folder``, whoever opened them: ansible-playbook or a test. Remove the folder.
+
+    A connection to a host that ends without a word stays for half a minute and more.
+    """
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        path = os.path.join(folder, name)
+        run("ssh", "-O", "exit", "-o", "ControlPath=%s" % (path.replace("%", "%%"),), "lab", check=False, timeout=20)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def interfaces():
     """What `ip` says of each interface of this machine and its addresses.
 
@@ -469,18 +480,7 @@ class Lab:
 
     def down(self, keep_files=False):
         """Leave nothing: processes, namespaces, links, files. Works from names alone, so also after a crash."""
-        if os.path.isdir(self.control_path):
-            for name in os.listdir(self.control_path):
-                run(
-                    "ssh",
-                    "-O",
-                    "exit",
-                    "-o",
-                    "ControlPath=%s" % (os.path.join(self.control_path, name),),
-                    "lab",
-                    check=False,
-                )
-            shutil.rmtree(self.control_path, ignore_errors=True)
+        end_ssh_connections(self.control_path)
         remove_leftovers(PREFIX + self.id)
         if keep_files:
             return

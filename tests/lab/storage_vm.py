@@ -44,7 +44,7 @@ import uuid
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from lab import PREFIX, Lab, LabError, run, wait_until  # noqa: E402
+from lab import PREFIX, Lab, LabError, end_ssh_connections, run, wait_until  # noqa: E402
 
 GIB = 1024**3
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -342,9 +342,7 @@ class StorageVM:
             run("ip", "link", "delete", self.tap, check=False)
 
     def _end(self, number):
-        if os.path.isdir(self.control_path):
-            run(*self.ssh_argv(), "-O", "exit", check=False, timeout=20)
-            shutil.rmtree(self.control_path, ignore_errors=True)
+        end_ssh_connections(self.control_path)
         pid = self.pid()
         if pid is not None:
             os.kill(pid, number)
