@@ -259,6 +259,12 @@ options:
         type: str
         choices: [iso9660, vfat]
         default: iso9660
+      label:
+        description: Label of the file system, by which the guest finds it. Cloud-init looks for C(config-2) (ConfigDrive) and C(cidata) (NoCloud).
+        type: str
+        choices: [config-2, cidata]
+        default: config-2
+        version_added: "0.9.0"
       files:
         description:
           - Files of the drive, a dictionary from relative path to the content in Base64.

@@ -98,12 +98,12 @@ def extract(drive, fmt, target):
     subprocess.run(["chmod", "-R", "u+rwX", str(target)], check=True)
 
 
-def as_cloudinit_sees(tmp_path, files, fmt, macs):
+def as_cloudinit_sees(tmp_path, files, fmt, macs, seed="config_drive"):
     drive = tmp_path / "disk.config"
     config_drive.write_config_drive(str(drive), files, fmt)
-    seed = tmp_path / "seed" / "config_drive"
-    extract(drive, fmt, seed)
-    assert {str(p.relative_to(seed)): p.read_bytes() for p in seed.rglob("*") if p.is_file()} == files
+    folder = tmp_path / "seed" / seed
+    extract(drive, fmt, folder)
+    assert {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()} == files
     argv = [PYTHON, str(READER), str(tmp_path), json.dumps(macs)]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     done = subprocess.run(argv, capture_output=True, text=True, env=clean, check=False)

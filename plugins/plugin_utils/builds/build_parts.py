@@ -11,7 +11,6 @@ from dataclasses import asdict
 
 from ...module_utils.core import errors
 from ...module_utils.core.disks.local import image_marker_path
-from ...module_utils.core.guest.drive_files import pack_files
 from ...module_utils.core.model import Image
 from ...module_utils.core.networks import dhcp
 from ...module_utils.core.networks.network import Network
@@ -126,14 +125,14 @@ def drives_and_domains(
             if build.row.config_drive:
                 secrets = secrets_of(build.row.project, build.row.display_name)
                 password = passwords.password_of(build.uuid, secrets)
-                files = domain_builder.config_drive(
+                metadata = domain_builder.instance_metadata(
                     build, settings, secrets, password, attached, places.get(build.uuid, ())
                 )
                 drive = {
                     "uuid": build.uuid,
                     "path": domain_builder.config_drive_path(build, settings),
                     "format": settings.config_drive_format,
-                    "files": pack_files(files),
+                    **domain_builder.drive_content(metadata, domain_builder.image_properties(build)),
                     "keep": build.resumed,
                 }
             if build.uuid in stay_off:

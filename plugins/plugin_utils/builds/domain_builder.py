@@ -17,9 +17,11 @@ from ...module_utils.core import errors
 from ...module_utils.core.disks.block_devices import PlannedDisk, planned_disk
 from ...module_utils.core.disks.stores.registry import STORE_TYPES
 from ...module_utils.core.guest import config as core_guest
-from ...module_utils.core.guest import devices, metadata, platform
+from ...module_utils.core.guest import config_drive_rules, devices, metadata, platform, values
 from ...module_utils.core.guest.domain.domain import DomainConfig, render
 from ...module_utils.core.guest.domain.element import to_text
+from ...module_utils.core.guest.drive_files import pack_files
+from ...module_utils.core.guest.nocloud import nocloud_files
 from ...module_utils.core.guest.nvram import NVRAM
 from ...module_utils.core.guest.password_hash import sha512_crypt
 from ...module_utils.core.model import Flavor
@@ -57,7 +59,7 @@ def nvram_path(build: Build, settings: Values) -> str:
 
 def has_nvram(build: Build, settings: Values) -> bool:
     """Whether the guest has UEFI variables."""
-    properties = (build.row.spec["image"] or {}).get("properties") or {}
+    properties = image_properties(build)
     return platform.wanted_firmware(properties, settings.firmware, host_capabilities(build).arch) == "uefi"
 
 
@@ -66,7 +68,7 @@ def has_volumes(build: Build) -> bool:
 
 
 def has_agent(build: Build) -> bool:
-    return devices.has_agent((build.row.spec["image"] or {}).get("properties") or {})
+    return devices.has_agent(image_properties(build))
 
 
 def has_tags(build: Build) -> bool:
@@ -74,16 +76,21 @@ def has_tags(build: Build) -> bool:
     return any(disk.get("tag") for disk in build.disks) or any(port.tag for port, _network in build.ports)
 
 
-def config_drive(
-    build: Build,
-    settings: Values,
-    secrets: t.Optional[GuestSecrets],
-    password: str,
-    volumes: t.Sequence[Attached] = (),
-    places: t.Sequence[t.Mapping[str, t.Any]] = (),
-) -> dict[str, bytes]:
-    """The files of the build's config drive, see instance_metadata()."""
-    return metadata.config_drive_files(instance_metadata(build, settings, secrets, password, volumes, places))
+def image_properties(build: Build) -> t.Mapping[str, t.Any]:
+    """Return the properties of the image from which the guest boots."""
+    properties: t.Mapping[str, t.Any] = (build.row.spec["image"] or {}).get("properties") or {}
+    return properties
+
+
+def drive_content(md: metadata.InstanceMetadata, properties: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return the options ``label`` and ``files`` of a drive of the module config_drive.
+
+    :arg properties: of the image that reads the drive.
+    """
+    datasource = config_drive_rules.datasource(properties)
+    files = nocloud_files(md) if datasource == config_drive_rules.NO_CLOUD else metadata.config_drive_files(md)
+    label = next(label for label, name in config_drive_rules.DATASOURCES.items() if name == datasource)
+    return {"label": label, "files": pack_files(files)}
 
 
 def instance_metadata(
@@ -110,7 +117,7 @@ def instance_metadata(
     image = image or spec["image"] or {}
     properties = image.get("properties") or {}
     given = secrets is not None and bool(secrets.admin_password)
-    as_hash = (given or settings.inject_password) and not platform.is_windows(properties)
+    as_hash = (given or settings.inject_password) and not values.is_windows(properties)
     user = str(properties.get("os_admin_user") or "root")  # source: Nova's set_admin_password
     return metadata.InstanceMetadata(
         uuid=row.uuid,
@@ -141,12 +148,9 @@ def instance_metadata(
 
 def has_ssh_host_key(build: Build, settings: Values) -> bool:
     """Whether the guest gets an SSH host key on its config drive. One whose root volume has a key already keeps that."""
-    spec = build.row.spec
-    properties = (spec["image"] or {}).get("properties") or {}
-    has_one = bool(build.row.ssh_host_key and spec.get("is_bfv"))
-    return bool(
-        settings.ssh_host_keys and build.row.config_drive and not has_one and not platform.is_windows(properties)
-    )
+    properties = image_properties(build)
+    has_one = bool(build.row.ssh_host_key and build.row.spec.get("is_bfv"))
+    return bool(settings.ssh_host_keys and build.row.config_drive and not has_one and not values.is_windows(properties))
 
 
 def ec2_block_device_mapping(build: Build) -> dict[str, str]:

@@ -11,7 +11,7 @@ import typing as t
 
 from ...module_utils.core import errors
 from ...module_utils.core.guest.devices import has_agent
-from ...module_utils.core.guest.platform import is_windows
+from ...module_utils.core.guest.values import is_windows
 from ...module_utils.core.instances.operation_outcomes import Answers
 from ...module_utils.core.request.guest_data import GuestSecrets
 from ...module_utils.flows.instances import operation

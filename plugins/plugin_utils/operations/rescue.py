@@ -20,7 +20,7 @@ from ...module_utils.core import errors
 from ...module_utils.core.disks import rescue as core_rescue
 from ...module_utils.core.disks.stores.registry import STORE_TYPES
 from ...module_utils.core.guest import config as core_guest
-from ...module_utils.core.guest import drive_files, metadata
+from ...module_utils.core.guest import metadata
 from ...module_utils.core.guest.nvram import RESCUE_NVRAM
 from ...module_utils.core.guest.platform import machine_type
 from ...module_utils.core.instances import states
@@ -244,7 +244,7 @@ def _plan(action: LedgerAction, build: Build, image: Image, volumes: t.Sequence[
             "uuid": build.uuid,
             "path": path,
             "format": settings.config_drive_format,
-            "files": drive_files.pack_files(metadata.config_drive_files(drive_metadata)),
+            **domain_builder.drive_content(drive_metadata, image.properties),
             "keep": False,
         }
     seconds = OPERATIONS["stop"].details(build.row).get("shutdown_timeout", settings.shutdown_timeout)

@@ -9,8 +9,14 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import ConfigDriveUnknownFormat, InvalidInput
+from .values import is_windows
 
 FORMATS = ("iso9660", "vfat")  # of the setting config_drive_format; the first is the default
+
+CONFIG_DRIVE, NO_CLOUD = "ConfigDrive", "NoCloud"  # cloud-init's names of its data sources
+#: label of the file system -> data source that looks for it
+DATASOURCES = {"config-2": CONFIG_DRIVE, "cidata": NO_CLOUD}
+DATASOURCE = "bootflow:config_drive_datasource"  # property of an image
 
 
 def config_drive_wanted(force: bool, asked: bool | None, image_props: t.Mapping[str, t.Any]) -> bool:
@@ -28,6 +34,38 @@ def config_drive_wanted(force: bool, asked: bool | None, image_props: t.Mapping[
             remedy="Set it to mandatory or optional, or leave it out.",
         )
     return bool(asked) or bool(force) or policy == "mandatory"
+
+
+def datasource(properties: t.Mapping[str, t.Any]) -> str:
+    """Return the data source that the image reads: CONFIG_DRIVE by default, or NO_CLOUD.
+
+    :arg properties: of the image.
+    :raises InvalidInput: another value, or NO_CLOUD for a Windows guest.
+    """
+    name = str(properties.get(DATASOURCE) or CONFIG_DRIVE)
+    if name not in DATASOURCES.values():
+        raise InvalidInput(
+            reason="image property %s must be %s, got %r" % (DATASOURCE, " or ".join(DATASOURCES.values()), name),
+            remedy="Set it to %s, or leave it out." % " or ".join(DATASOURCES.values()),
+        )
+    if name == NO_CLOUD and is_windows(properties):
+        raise InvalidInput(
+            reason="image property %s is %s, where a Windows guest would not find its password" % (DATASOURCE, name),
+            remedy="Leave it out: cloudbase-init reads %s." % CONFIG_DRIVE,
+        )
+    return name
+
+
+def check_files(properties: t.Mapping[str, t.Any], files: t.Collection[t.Any]) -> None:
+    """Check that the image reads injected files. NO_CLOUD has no place for them.
+
+    :raises InvalidInput: it does not, or its data source is unknown.
+    """
+    if files and datasource(properties) == NO_CLOUD:
+        raise InvalidInput(
+            reason="image property %s is %s, which has no injected files" % (DATASOURCE, NO_CLOUD),
+            remedy="Let user_data write them (write_files).",
+        )
 
 
 def check_format(name: str) -> str:

@@ -33,7 +33,6 @@ from .domain.devices import (
 from .domain.disk import USER_ALIAS, DiskConfig, DiskIoTuneConfig, DiskSourceHostConfig, cut_serial
 from .domain.hostdev import HostdevConfig
 from .domain.interface import InterfaceConfig
-from .platform import is_windows
 from .spec import GuestSpec, HostCapabilities
 
 DEFAULT_CACHE: t.Mapping[str, str] = {"file": "writeback", "block": "none", "network": "none"}
@@ -425,7 +424,7 @@ def video_configs(guest: GuestSpec, host: HostCapabilities) -> tuple[VideoConfig
     """
     if not guest.options.vnc_enabled:
         return ()
-    default = "vga" if is_windows(guest.image_properties) else "virtio"
+    default = "vga" if values.is_windows(guest.image_properties) else "virtio"
     model = str(values.model(guest.image_properties, "hw_video_model", default, host.virt_type))
     vram = constraints.video_ram(guest.flavor, guest.image_properties) * 1024 or None
     return (VideoConfig(type=model, vram=vram, heads=1 if vram else None),)

@@ -86,11 +86,11 @@ def config_drive_files(md: InstanceMetadata) -> dict[str, bytes]:
     for name in (*OPENSTACK_VERSIONS, "latest"):
         version = OPENSTACK_VERSIONS[-1] if name == "latest" else name
         folder = "openstack/%s/" % name
-        files[folder + "meta_data.json"] = _json(_meta_data(md, version, listed))
+        files[folder + "meta_data.json"] = _json(meta_data(md, version, listed))
         if user_data is not None:
             files[folder + "user_data"] = user_data
         if version >= HAVANA:
-            files[folder + "vendor_data.json"] = _json(_vendor_data(md))
+            files[folder + "vendor_data.json"] = _json(vendor_data(md))
         if version >= LIBERTY:
             files[folder + "network_data.json"] = _json(network_data(md.network_info))
         if version >= NEWTON_TWO:
@@ -167,12 +167,15 @@ def _contents(md: InstanceMetadata) -> tuple[dict[str, bytes], list[dict[str, st
     return content, listed
 
 
-def _meta_data(md: InstanceMetadata, version: str, listed: list[dict[str, str]]) -> dict[str, t.Any]:
+def meta_data(
+    md: InstanceMetadata, version: str = EPOXY, listed: t.Sequence[t.Mapping[str, str]] = ()
+) -> dict[str, t.Any]:
+    """The content of openstack/<version>/meta_data.json. :arg listed: the entries of "files"."""
     data: dict[str, t.Any] = {"uuid": md.uuid}
     if md.metadata:
         data["meta"] = dict(md.metadata)
     if listed:
-        data["files"] = listed
+        data["files"] = list(listed)
     if md.admin_password:
         data["admin_pass"] = md.admin_password
     if md.keys:
@@ -194,7 +197,7 @@ def _meta_data(md: InstanceMetadata, version: str, listed: list[dict[str, str]])
     return data
 
 
-def _vendor_data(md: InstanceMetadata) -> dict[str, t.Any]:
+def vendor_data(md: InstanceMetadata) -> dict[str, t.Any]:
     """Return the vendor data with password and host key for cloud-init. Later parts replace earlier ones, so parts of others come after it."""
     config: dict[str, t.Any] = {}
     if md.login is not None:

@@ -42,10 +42,6 @@ HYPERV_SPINLOCK_RETRIES = 8191
 HYPERV_VENDOR_ID = "1234567890ab"
 
 
-def is_windows(image_properties: t.Mapping[str, t.Any]) -> bool:
-    return str(image_properties.get("os_type", "")).lower() == "windows"
-
-
 def machine_type(image_properties: t.Mapping[str, t.Any], of_setting: str | None, host: HostCapabilities) -> str | None:
     """The image's hw_machine_type, else the setting, else the architecture's default; None: libvirt's default.
 
@@ -135,7 +131,7 @@ def wanted_firmware(image_properties: t.Mapping[str, t.Any], of_setting: str | N
 
 def features_config(guest: GuestSpec, host: HostCapabilities) -> FeaturesConfig:
     """ACPI and APIC; Hyper-V enlightenments for Windows on KVM (TCG has none)."""
-    hyperv = is_windows(guest.image_properties) and host.virt_type == "kvm" and host.is_x86
+    hyperv = values.is_windows(guest.image_properties) and host.virt_type == "kvm" and host.is_x86
     enlightened = True if hyperv else None
     secure = constraints.secure_boot(guest.flavor, guest.image_properties)
     hide = host.virt_type == "kvm" and hides_hypervisor(guest)
@@ -184,9 +180,9 @@ def clock_config(guest: GuestSpec, host: HostCapabilities) -> ClockConfig:
             TimerConfig(name="rtc", tickpolicy="catchup"),
             TimerConfig(name="hpet", present=hpet is not None and is_true(hpet)),
         )
-        if is_windows(guest.image_properties) and host.virt_type == "kvm":
+        if values.is_windows(guest.image_properties) and host.virt_type == "kvm":
             timers += (TimerConfig(name="hypervclock", present=True),)
-    return ClockConfig(offset="localtime" if is_windows(guest.image_properties) else "utc", timers=timers)
+    return ClockConfig(offset="localtime" if values.is_windows(guest.image_properties) else "utc", timers=timers)
 
 
 def cpu_config(guest: GuestSpec, host: HostCapabilities) -> CpuConfig | None:

@@ -68,6 +68,10 @@ _REQUIREMENTS = ("capabilities:", "aggregate_instance_extra_specs:")
 Properties = t.Mapping[str, t.Any]
 
 
+def is_windows(image_properties: t.Mapping[str, t.Any]) -> bool:
+    return str(image_properties.get("os_type", "")).lower() == "windows"
+
+
 def value_errors(flavor: Flavor, properties: Properties) -> t.Iterator[BootflowError]:
     """Yield the errors in the values, each by itself, and in the limits of disks and interfaces together."""
     checks: list[tuple[t.Callable[..., t.Any], tuple[t.Any, ...]]] = [

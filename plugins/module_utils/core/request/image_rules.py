@@ -21,7 +21,7 @@ from ..errors import (
     InvalidInput,
     VolumeSmallerThanMinDisk,
 )
-from ..guest.config_drive_rules import config_drive_wanted
+from ..guest.config_drive_rules import config_drive_wanted, datasource
 from ..images.snapshot_properties import is_layer
 from ..reading.formats import TRUE_WORDS
 from .later import later_properties
@@ -91,7 +91,12 @@ def without_bytes(image: Image) -> ImageUnacceptable:
 
 def property_errors(properties: t.Mapping[str, t.Any]) -> t.Iterator[BootflowError]:
     """Yield the errors of properties that only this collection's controller reads, with any boot source of the guest."""
-    for rule in (lambda image_properties: config_drive_wanted(False, None, image_properties), shutdown_timeout):
+
+    def drive(image_properties: t.Mapping[str, t.Any]) -> None:
+        config_drive_wanted(False, None, image_properties)
+        datasource(image_properties)
+
+    for rule in (drive, shutdown_timeout):
         try:
             rule(properties)
         except InvalidInput as error:

@@ -23,6 +23,7 @@ from ..errors import (
     OwnerForbidden,
     PolicyNotAuthorized,
 )
+from ..guest.config_drive_rules import check_files
 from ..instances.quotas import DEFAULTS, limits_of
 from ..instances.request import ServerRequest
 from ..instances.server_groups import ServerGroup
@@ -374,6 +375,9 @@ class _Entry:
         files: tuple[InjectedFile, ...],
         key: t.Optional[str],
     ) -> t.Optional[bool]:
+        if image is not None and files:
+            with self.problems.collect(self.at("injected_files")):
+                check_files(image.properties, files)
         requested = self.get("config_drive")
         asked = None if requested is None else to_boolean(requested)
         needs = {

@@ -48,7 +48,13 @@ IMAGE_PROPERTIES = frozenset(
         *("hw_disk_bus", "hw_cdrom_bus", "hw_floppy_bus", "hw_lun_bus", "hw_scsi_model", "hw_vif_model"),
         *("hw_rescue_bus", "hw_rescue_device"),
         *("hw_video_model", "hw_video_ram", "hw_rng_model", "hw_pointer_model", "hw_input_bus", "hw_qemu_guest_agent"),
-        *("img_config_drive", "img_hide_hypervisor_id", "img_hv_type", "img_hv_requested_version"),
+        *(
+            "bootflow:config_drive_datasource",
+            "img_config_drive",
+            "img_hide_hypervisor_id",
+            "img_hv_type",
+            "img_hv_requested_version",
+        ),
         *("os_admin_user", "os_secure_boot", "os_shutdown_timeout", "os_type"),
     )
 )

@@ -20,6 +20,7 @@ from ...core import errors
 from ...core.disks import boot_from_volume
 from ...core.disks.block_device_mapping import image_devices
 from ...core.disks.block_devices import PlannedDisk, planned_disk
+from ...core.guest.config_drive_rules import check_files
 from ...core.instances.request import ServerRequest
 from ...core.model import BlockDevice, Image
 from ...core.reading.problems import Problems
@@ -247,6 +248,8 @@ class BootVolumeReader:
         resources = requested_resources(request.flavor, image, self.options.pci_aliases, path, problems, filters)
         for error in property_errors(image.properties):
             problems.add(path, error)
+        with problems.collect(path):
+            check_files(image.properties, request.injected_files)
         problems.raise_if_any()
         self.planned.request = replace(
             request, numa_topology=resources.numa_topology, pci_requests=resources.pci_requests

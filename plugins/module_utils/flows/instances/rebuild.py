@@ -17,6 +17,7 @@ from ...core import errors
 from ...core.amounts import GIB
 from ...core.disks.block_devices import PlannedDisk, planned_disk, replanned
 from ...core.disks.boot_from_volume import anonymous
+from ...core.guest.config_drive_rules import check_files
 from ...core.model import BlockDevice, Flavor, Image
 from ...core.reading.problems import Problems
 from ...core.request import expand
@@ -181,6 +182,8 @@ def _rebuilt(
         digest.update(expand.key_digest(*key))
     secrets = wanted.secrets_of(row.project, row.display_name) or wanted.kept_secrets_of(row.digest)
     digest.update(check_guest_data(row, secrets, wanted.kept_in))
+    if secrets is not None and row.config_drive:
+        check_files((spec["image"] or {}).get("properties") or {}, secrets.injected_files)
     return Rebuilt(row, spec, digest, changed, again)
 
 

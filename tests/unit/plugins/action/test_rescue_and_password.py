@@ -13,6 +13,8 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config_drive_rules import DATASOURCE
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.images import life
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.images import images
@@ -125,6 +127,20 @@ def test_a_rescued_instance_is_not_rescued_with_another_image(rescues: Rescues) 
     rescues.variables(rescue_image_ref="helper")
     with pytest.raises(errors.InstanceInvalidState):
         rescues.play("rescue", names=NAMES)
+
+
+def test_a_rescue_takes_what_its_image_reads(rescues: Rescues) -> None:
+    helper = {
+        **CIRROS,
+        "name": "helper",
+        "id": "5f0f3b52-7c3b-4d4b-9a0e-3d2a6d1a4c11",
+        "properties": {DATASOURCE: "NoCloud"},
+    }
+    rescues.variables(images=[CIRROS, helper], rescue_image_ref="helper")
+    assert rescues.play("rescue", names=NAMES)["changed"]
+    drives = [d for name, given in rescues.given if name == "config_drive" for d in given["drives"]]
+    assert len(drives) == 2 and {d["label"] for d in drives} == {"cidata"}
+    assert all("meta-data" in unpack_files(d["files"]) for d in drives)
 
 
 def test_an_unknown_image_touches_neither_ledger_nor_hosts(rescues: Rescues) -> None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The config drive as a file on the compute host: ISO 9660 or vfat, label config-2.
+"""The config drive as a file on the compute host: ISO 9660 or vfat, with the label of the data source that its guest reads.
 
 The drive may contain a password, so only the owner can access the file.
 """
@@ -21,7 +21,7 @@ import tempfile
 import typing as t
 
 from ....core.errors import DiskFull, InvalidInput, MissingLibrary, RemoteError
-from ....core.guest.config_drive_rules import check_format
+from ....core.guest.config_drive_rules import DATASOURCES, check_format
 from ....core.guest.drive_files import check_path, unpack_files
 from ....core.optional import optional_import
 from ...os.batch import run_batch
@@ -32,7 +32,7 @@ from . import vfat
 
 pycdlib = optional_import("pycdlib")
 
-LABEL = "config-2"
+LABEL = next(iter(DATASOURCES))
 VFAT_SIZE = 64 << 20
 PUBLISHER = "BOOTFLOW.COMPUTE"
 ISO_TOOLS = ("xorriso", "genisoimage", "mkisofs")  # in this order, without pycdlib
@@ -55,6 +55,7 @@ DRIVES_ARGUMENT: dict[str, t.Any] = {
         "uuid": {"type": "str", "required": True},
         "path": {"type": "path", "required": True},
         "format": {"type": "str", "choices": ["iso9660", "vfat"], "default": "iso9660"},
+        "label": {"type": "str", "choices": ["config-2", "cidata"], "default": "config-2"},
         "files": {"type": "dict", "required": True, "no_log": True},
         "keep": {"type": "bool", "default": False},
     },
@@ -66,14 +67,16 @@ def write_drives(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str, t
 
     def write(drive: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         files = unpack_files(drive["files"])
-        return write_config_drive(drive["path"], files, drive["format"], check_mode=check_mode, keep=drive["keep"])
+        return write_config_drive(
+            drive["path"], files, drive["format"], check_mode=check_mode, keep=drive["keep"], label=drive["label"]
+        )
 
     return {"outcomes": run_batch([(drive["uuid"], drive) for drive in params["drives"]], write, workers=2)}
 
 
-def content_digest(files: t.Mapping[str, bytes], fmt: str) -> str:
-    """sha256 (hex) of paths and contents: drives with the same digest are equivalent for a guest."""
-    digest = hashlib.sha256(("%s %s 1\n" % (fmt, LABEL)).encode("ascii"))
+def content_digest(files: t.Mapping[str, bytes], fmt: str, label: str = LABEL) -> str:
+    """sha256 (hex) of label, paths and contents: drives with the same digest are equivalent for a guest."""
+    digest = hashlib.sha256(("%s %s 1\n" % (fmt, label)).encode("ascii"))
     for path in sorted(files):
         digest.update(("%s %d\n" % (path, len(files[path]))).encode("utf-8"))
         digest.update(files[path])
@@ -90,7 +93,7 @@ def build_iso(files: t.Mapping[str, bytes], label: str = LABEL, path: str = "") 
     :raises CommandFailed: the tool failed.
     """
     _check_paths(files)
-    mark = _mark(files, "iso9660")
+    mark = _mark(files, "iso9660", label)
     if pycdlib:
         return _iso_with_pycdlib(files, label, mark)
     tool = next((tool_path for tool_path in (shutil.which(name) for name in ISO_TOOLS) if tool_path), None)
@@ -100,7 +103,12 @@ def build_iso(files: t.Mapping[str, bytes], label: str = LABEL, path: str = "") 
 
 
 def write_config_drive(
-    path: str, files: t.Mapping[str, bytes], fmt: str = "iso9660", check_mode: bool = False, keep: bool = False
+    path: str,
+    files: t.Mapping[str, bytes],
+    fmt: str = "iso9660",
+    check_mode: bool = False,
+    keep: bool = False,
+    label: str = LABEL,
 ) -> dict[str, t.Any]:
     """Create the drive at ``path``, unless one with the same content and format exists.
 
@@ -117,13 +125,14 @@ def write_config_drive(
         raise InvalidInput(reason="path of the config drive must be absolute, got %r" % path)
     _check_paths(files)
     try:
-        mark = _MARK.encode("ascii") if keep else _mark(files, fmt)
+        mark = _MARK.encode("ascii") if keep else _mark(files, fmt, label)
         size = _existing(path, mark, fmt)
         if size is not None:
             return {"changed": False, "path": path, "format": fmt, "size": size}
-        data = (
-            _vfat_used(files, LABEL, VFAT_SIZE) if fmt == "vfat" else build_iso(files, path="" if check_mode else path)
-        )
+        if fmt == "vfat":
+            data = _vfat_used(files, label, VFAT_SIZE)
+        else:
+            data = build_iso(files, label, "" if check_mode else path)
         size = VFAT_SIZE if fmt == "vfat" else len(data)
         if not check_mode:
             _prepare_folder(path)
@@ -171,13 +180,13 @@ def _check_paths(files: t.Mapping[str, bytes]) -> None:
             raise InvalidInput(reason="%r lies below the path of another file" % path)
 
 
-def _mark(files: t.Mapping[str, bytes], fmt: str) -> bytes:
-    return (_MARK + content_digest(files, fmt)[:_MARK_DIGITS].upper()).encode("ascii")
+def _mark(files: t.Mapping[str, bytes], fmt: str, label: str = LABEL) -> bytes:
+    return (_MARK + content_digest(files, fmt, label)[:_MARK_DIGITS].upper()).encode("ascii")
 
 
 def _vfat_used(files: t.Mapping[str, bytes], label: str, size: int) -> bytes:
     _check_paths(files)
-    return vfat.image(files, label, size, note=_mark(files, "vfat"))
+    return vfat.image(files, label, size, note=_mark(files, "vfat", label))
 
 
 def _iso_with_pycdlib(files: t.Mapping[str, bytes], label: str, mark: bytes) -> bytes:

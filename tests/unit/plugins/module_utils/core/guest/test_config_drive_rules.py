@@ -38,3 +38,29 @@ def test_formats():
     assert [rules.check_format(f) for f in ("iso9660", "vfat")] == ["iso9660", "vfat"]
     with pytest.raises(errors.ConfigDriveUnknownFormat, match="ext4"):
         rules.check_format("ext4")
+
+
+def test_datasource_is_that_of_the_image():
+    name = rules.DATASOURCE
+    assert [rules.datasource(properties) for properties in ({}, {name: "ConfigDrive"}, {name: "NoCloud"})] == [
+        "ConfigDrive",
+        "ConfigDrive",
+        "NoCloud",
+    ]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{rules.DATASOURCE: "nocloud"}, {rules.DATASOURCE: 1}, {rules.DATASOURCE: "NoCloud", "os_type": "windows"}],
+)
+def test_datasource_that_no_guest_can_read(properties):
+    with pytest.raises(errors.InvalidInput, match=rules.DATASOURCE) as caught:
+        rules.datasource(properties)
+    assert caught.value.remedy
+
+
+def test_injected_files_need_a_config_drive():
+    rules.check_files({}, ["file"])
+    rules.check_files({rules.DATASOURCE: "NoCloud"}, [])
+    with pytest.raises(errors.InvalidInput, match="injected files"):
+        rules.check_files({rules.DATASOURCE: "NoCloud"}, ["file"])
