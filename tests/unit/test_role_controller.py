@@ -166,7 +166,14 @@ def test_incremental_backups_have_their_own_interval_and_variables():
     assert service("incremental_backup", {})[-1].endswith(" -e @/etc/bootflow/units/incremental_backup.json")
     tasks = yaml.safe_load((ROOT / "roles" / "controller" / "tasks" / "timers.yml").read_text())
     (own,) = [t["vars"]["controller_own_variables"] for t in tasks if "vars" in t]
-    assert own == {"incremental_backup": "{{ controller_backup_variables }}"}
+    assert own["incremental_backup"] == "{{ controller_backup_variables }}"
+
+
+def test_metrics_have_the_name_of_their_file():
+    assert service("metrics", {})[-1].endswith(" -e @/etc/bootflow/units/metrics.json")
+    tasks = yaml.safe_load((ROOT / "roles" / "controller" / "tasks" / "timers.yml").read_text())
+    (own,) = [t["vars"]["controller_own_variables"] for t in tasks if "vars" in t]
+    assert own["metrics"] == "{{ {'bootflow_metrics_file': controller_metrics_file} }}"
 
 
 @pytest.mark.parametrize(
@@ -182,6 +189,8 @@ def test_incremental_backups_have_their_own_interval_and_variables():
         ({"controller_sync_power_state_interval": -1, "controller_purge_interval": 86400}, ["purge"]),
         ({"controller_sync_power_state_interval": -1, "controller_purge_interval": 0}, []),
         ({"controller_sync_power_state_interval": -1, "controller_backup_interval": 86400}, ["incremental_backup"]),
+        ({"controller_sync_power_state_interval": -1, "controller_metrics_file": ""}, []),
+        ({"controller_sync_power_state_interval": -1, "controller_metrics_file": "/srv/b.prom"}, ["metrics"]),
     ],
 )
 def test_which_playbooks_have_timers(variables, wanted):

@@ -178,8 +178,16 @@ def test_every_name_in_messages_playbooks_and_documents_is_a_variable() -> None:
         *(ROOT / "docs").rglob("*.md"),
         ROOT / "README.md",
     ]
+    of_metrics = {
+        ROOT / "docs" / "metrics.md",
+        ROOT / "plugins" / "plugin_utils" / "metrics" / "gauges.py",
+    }  # see test_metrics
     known = {*table.ALL, *names.RESULTS, *names.GIVEN, *OTHERS}
-    texts = {p: p.read_text() for p in paths if p.is_file() and p.suffix in (".py", ".yml", ".yaml", ".md", ".json")}
+    texts = {
+        p: p.read_text()
+        for p in paths
+        if p.is_file() and p not in of_metrics and p.suffix in (".py", ".yml", ".yaml", ".md", ".json")
+    }
     unknown = {(str(p.relative_to(ROOT)), w) for p, text in texts.items() for w in WORD.findall(text) if w not in known}
     assert not unknown
 

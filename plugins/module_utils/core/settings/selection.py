@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..reading.setting import CAPITALS, REQUESTS, UUIDS, Setting, Table
+from ..reading.setting import ABSOLUTE, CAPITALS, REQUESTS, UUIDS, Setting, Table
 from .request import QUOTA
 
 HOST_STATES = ("enabled", "disabled", "forced_down", "up", "deleted")
@@ -58,6 +58,19 @@ DELETION = Table(
 
 LISTING = Table(
     (Setting("list_events", bool, False, "Playbook `list`: return each instance's journal.", option="events"),)
+)
+
+METRICS = Table(
+    (
+        Setting(
+            "metrics_file",
+            ABSOLUTE,
+            help="Playbook `metrics`: file for the textfile collector of Prometheus' node exporter, with the ending `.prom`, see"
+            " [metrics.md](metrics.md).",
+            option="path",
+            required=True,
+        ),
+    )
 )
 
 PRECACHE = Table(

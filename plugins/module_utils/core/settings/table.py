@@ -30,6 +30,7 @@ from .selection import (
     INTERFACES,
     LISTING,
     LOCK,
+    METRICS,
     MOVE,
     OPERATION,
     PRECACHE,
@@ -97,7 +98,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
         ),
     ),
     ("Of a storage host", "Read for each host.", STORAGE),
-    ("Hosts and audits", "", (*AUDIT, *HOSTS, *PRECACHE)),
+    ("Hosts and audits", "", (*AUDIT, *HOSTS, *METRICS, *PRECACHE)),
     ("What if", "Of the playbook `whatif`, see [whatif.md](whatif.md); it reads the variables of a boot too.", WHATIF),
     (
         "Selecting instances (list, delete, operations such as stop)",

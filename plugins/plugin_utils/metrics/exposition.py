@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Metrics as text for Prometheus, and the file from which its node exporter reads them.
+
+source: the exposition formats of Prometheus, version 0.0.4
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import typing as t
+from dataclasses import dataclass, field
+
+from ...module_utils.core.errors import InvalidInput
+
+SUFFIX = ".prom"  # the textfile collector reads no other file
+
+Value = t.Union[int, float]
+
+
+@dataclass
+class Gauge:
+    """A metric that goes up and down. Samples are added with their labels."""
+
+    name: str
+    help: str
+    samples: list[tuple[dict[str, str], Value]] = field(default_factory=list)
+
+    def add(self, value: Value | None, **labels: str | None) -> None:
+        """Add a sample. Nothing is added without a value."""
+        if value is not None:
+            self.samples.append(({name: text or "" for name, text in labels.items()}, value))
+
+
+def exposition(gauges: t.Iterable[Gauge]) -> str:
+    """Return the text of the metrics that have samples."""
+    lines = []
+    for gauge in gauges:
+        if not gauge.samples:
+            continue
+        lines += ["# HELP %s %s" % (gauge.name, _escaped(gauge.help)), "# TYPE %s gauge" % gauge.name]
+        for labels, value in gauge.samples:
+            pairs = ",".join('%s="%s"' % (name, _escaped(text).replace('"', '\\"')) for name, text in labels.items())
+            lines.append("%s%s %s" % (gauge.name, "{%s}" % pairs if pairs else "", _number(value)))
+    return "".join(line + "\n" for line in lines)
+
+
+def check_path(path: str) -> None:
+    """:raises InvalidInput: the textfile collector would not read the file, or its folder is missing."""
+    if not path.endswith(SUFFIX) or os.path.basename(path) == SUFFIX:
+        raise InvalidInput(
+            reason="bootflow_metrics_file must end in %s, got %s" % (SUFFIX, path),
+            remedy="Name a file in the folder of --collector.textfile.directory, for example bootflow%s." % SUFFIX,
+        )
+    if not os.path.isdir(os.path.dirname(path)):
+        raise InvalidInput(
+            reason="the folder of bootflow_metrics_file does not exist: %s" % os.path.dirname(path),
+            remedy="Make it, and have node exporter read it (--collector.textfile.directory).",
+        )
+
+
+def read(path: str) -> str | None:
+    """Return the text of the file; None if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def write(path: str, text: str) -> None:
+    """Write the file as a whole, so that no collector reads a part of it.
+
+    :raises InvalidInput: it cannot be written.
+    """
+    folder, name = os.path.split(path)
+    partial = ""
+    try:
+        handle, partial = tempfile.mkstemp(prefix=".%s." % name, dir=folder)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.chmod(partial, 0o644)  # the exporter is another user
+        os.replace(partial, path)
+    except OSError as error:
+        if partial and os.path.exists(partial):
+            os.unlink(partial)
+        raise InvalidInput(
+            reason="bootflow_metrics_file %s cannot be written: %s" % (path, error.strerror),
+            remedy="Let the user of this run write to the folder.",
+        ) from None
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _number(value: Value) -> str:
+    return str(value) if isinstance(value, int) else repr(float(value))
