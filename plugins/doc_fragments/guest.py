@@ -21,15 +21,15 @@ options:
         type: str
         required: true
       type:
-        description: Type of the network, a libvirt network or a Linux bridge of the host.
+        description: Type of the network, a libvirt network, a Linux bridge of the host, or a bridge that V(vxlan) joins with the other hosts'.
         type: str
-        choices: [network, bridge]  # types of networks
+        choices: [network, bridge, vxlan]  # types of networks
         default: network
       source:
         description: Name of the libvirt network or bridge on the host. By default O(networks[].name).
         type: str
       manage:
-        description: Define and start the libvirt network, and start it with the host. Bridges are never created.
+        description: Define and start the libvirt network, and start it with the host. Bridges of V(bridge) are never created.
         type: bool
         default: false
       forward:
@@ -41,7 +41,10 @@ options:
         description: Name of the bridge of a managed libvirt network. By default libvirt chooses one.
         type: str
       mtu:
-        description: MTU of a managed libvirt network.
+        description: MTU of a managed libvirt network, or of a VXLAN network, for which it is by default the largest that fits.
+        type: int
+      vni:
+        description: Number of a VXLAN network, 1 to 16777215. Required with O(networks[].type=vxlan).
         type: int
       subnets:
         description:
@@ -52,6 +55,24 @@ options:
         type: list
         elements: dict
         default: []
+  vxlan_address:
+    description: IP address of this host in the network between the compute hosts. Required for VXLAN networks.
+    type: str
+    default: ""
+  vxlan_peers:
+    description:
+      - Such addresses of the other compute hosts, of the same IP version. O(vxlan_address) among them is left out.
+      - The list of an existing VXLAN network is corrected, with hosts added and removed.
+    type: list
+    elements: str
+    default: []
+  refresh_vxlan:
+    description:
+      - Give O(vxlan_address) and O(vxlan_peers) to all VXLAN networks that this host has, also to those that are not in O(networks). The result of each has
+        the name of the bridge.
+      - No device is made where it is missing.
+    type: bool
+    default: false
   reservations:
     description:
       - Addresses that the DHCP server of libvirt has to give to existing guests, in addition to the ones that it gives already. They are lost when a network is

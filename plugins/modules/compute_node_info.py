@@ -78,6 +78,10 @@ options:
     type: list
     elements: str
     default: []
+  vxlan_address:
+    description: IP address of the host in the network between the compute hosts, for VXLAN networks. Without one the host serves none.
+    type: str
+    default: ""
   iqn_prefixes:
     description:
       - Prefixes of the names of volume targets. If set, RV(iscsi) lists the targets for which the host has a session, a record of C(iscsiadm) or a
@@ -272,8 +276,16 @@ compute_node:
       description:
         - Networks that the host has, by the words of C(bootflow_networks), V(bridge) and V(network), with C(name) and C(active).
         - Libvirt networks have C(autostart), too.
+        - With O(vxlan_address), V(vxlan) has C(underlay), which is active if an interface has the address; otherwise it is empty.
         - A type whose networks could not be read is left out.
       type: dict
+      returned: success
+    vxlan_networks:
+      description:
+        - VXLAN networks that M(bootflow.compute.virtual_network) made on the host and did not remove, with C(name) (the bridge), C(vni), C(mtu), C(address)
+          (of the host in the underlay) and C(peers) (of the other hosts).
+      type: list
+      elements: dict
       returned: success
     virt_type:
       description: Virtualization type of guests, V(kvm) or V(qemu).
@@ -390,6 +402,7 @@ def main():
             "volume_attach": {"type": "str", "choices": list(CHOICES)},
             "disk_medium": {"type": "str", "choices": ["", *MEDIA], "default": ""},
             "cpu_flags": {"type": "list", "elements": "str", "default": []},
+            "vxlan_address": {"type": "str", "default": ""},
             "iqn_prefixes": {"type": "list", "elements": "str", "default": []},
             "known_targets": {"type": "list", "elements": "str", "default": []},
             "list_reservations": {"type": "bool", "default": False},
@@ -418,6 +431,7 @@ def main():
                 args["volume_attach"] or "",
                 args["cpu_flags"],
                 args["volumes"] if args["list_other_disks"] else None,
+                args["vxlan_address"],
             )
             if args["iqn_prefixes"]:
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])

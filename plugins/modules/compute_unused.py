@@ -17,6 +17,7 @@ description:
   - >-
     A base image is used while its name is in the backing chain of a file below O(instances_path), or of a disk of any domain, whoever
     defined it. A network is used while a domain, running or defined, has an interface in it, or another program has one in its bridge.
+  - Bridges and VXLAN devices that M(bootflow.compute.virtual_network) made are removed by the same rules.
   - Networks that others defined are never touched, and neither are other files in the cache.
   - Can run while boots run. An image from which a run makes disks at this moment is kept.
   - >-
@@ -46,7 +47,7 @@ options:
       - Seconds for which an image or network must have been unused.
       - >-
         The age of an image counts since a disk was last made from it or removed, or this module saw it used; that of a network since a build
-        last needed it, and at most since the host started.
+        last needed it, and at most since the host started (not of VXLAN networks).
     type: float
     default: 86400.0
   keep_images:
@@ -55,7 +56,7 @@ options:
     elements: str
     default: []
   keep_networks:
-    description: Names of libvirt networks that are kept.
+    description: Names of libvirt networks, and of bridges of VXLAN networks, that are kept.
     type: list
     elements: str
     default: []

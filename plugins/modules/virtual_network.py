@@ -13,6 +13,9 @@ version_added: "0.9.0"
 description:
   - Checks that a libvirt network is active or that a Linux bridge exists. A libvirt network with O(networks[].manage=true) is
     defined, started and set to start with the host, where needed.
+  - Of a VXLAN network, a Linux bridge and a VXLAN device in it (C(vxlan) and the VNI) are made where they are missing, and corrected. Both have the alias
+    C(urn:bootflow:compute:vxlan:1). What others made under these names is an error, and so is an MTU for which the tunnel has no room.
+  - A file below C(/var/lib/bootflow/networks) has the definition, by which the start of a guest makes the devices again after a restart of the host.
   - A network that is already defined keeps its definition. A managed one that does not serve DHCP as requested is an error.
   - A managed network does not start in a range that another active libvirt network has, or where an interface of the host has its address. Nothing is
     defined then.
@@ -27,7 +30,7 @@ attributes:
   diff_mode: {support: full}
   platform: {platforms: linux}
 requirements:
-  - iproute2 with O(networks[].manage=true)
+  - iproute2 with O(networks[].manage=true), and for VXLAN networks
 """
 
 EXAMPLES = r"""
@@ -44,6 +47,16 @@ EXAMPLES = r"""
       - name: public
         type: bridge
         source: br0
+
+- name: Ensure a network that reaches over two hosts
+  bootflow.compute.virtual_network:
+    networks:
+      - name: lab
+        type: vxlan
+        source: vxbr100
+        vni: 100
+    vxlan_address: 192.0.2.11
+    vxlan_peers: [192.0.2.12]
 """
 
 RETURN = r"""
@@ -58,7 +71,7 @@ outcomes:
       type: bool
       returned: always
     type:
-      description: Type of the network, V(network) or V(bridge).
+      description: Type of the network, V(network), V(bridge) or V(vxlan).
       type: str
       returned: success
     source:
@@ -70,7 +83,7 @@ outcomes:
       type: str
       returned: success
     defined:
-      description: Whether this task defined the network.
+      description: Whether this task defined the network, or made its bridge.
       type: bool
       returned: success
     started:

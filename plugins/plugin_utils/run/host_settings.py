@@ -169,6 +169,17 @@ def libvirt_arguments(action: OnHost) -> dict[str, t.Any]:
     return {"libvirt_uri": host.libvirt_uri, "libvirt_timeout": host.libvirt_timeout}
 
 
+def underlay_arguments(action: OnHost, hosts: t.Sequence[str]) -> dict[str, t.Any]:
+    """Return the arguments that join the VXLAN networks of the current host with these hosts.
+
+    An address of another host that is none is handed over as it is: the module refuses it, and names it.
+    """
+    settings = host_variables.settings_of(action.task_vars["hostvars"], hosts)
+    addresses = {str(settings[host].get(HOST.named("vxlan_address").variable) or "") for host in hosts}
+    own = read_current_host(action).vxlan_address
+    return {"vxlan_address": own, "vxlan_peers": sorted(addresses - {"", own})}
+
+
 def cleanup_arguments(action: OnHostOfLedger) -> dict[str, t.Any]:
     """Arguments of the module instance_cleanup on the current host, without the instances."""
     host = read_current_host(action)
@@ -198,6 +209,7 @@ def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.
         "disk_medium": host.disk_medium,
         "volume_attach": host.volume_attach,
         "cpu_flags": list(host.cpu_model_extra_flags),
+        "vxlan_address": host.vxlan_address,
     }
 
 

@@ -20,6 +20,7 @@ from ..operations.cleaning import clean_host, warn_of_leftovers
 from ..run import host_settings, host_variables
 from ..run.ledger_action import LedgerAction
 from ..settings import host_reports
+from . import vxlan_peers
 
 Result = t.Dict[str, t.Any]  # of a task
 
@@ -66,13 +67,15 @@ class HostReport:
         if settled:  # what was settled may have something to be cleaned, without which it cannot be started
             cleaned += self._clean_up(ledger, host)
         settled = {**ended, **settled}
+        joined = vxlan_peers.refresh(self.action, host, facts.get("vxlan_networks") or ())
         return {
-            "changed": bool(cleaned or settled or synced.changed),
+            "changed": bool(cleaned or settled or synced.changed or joined),
             "reported": True,
             "compute_node": facts,
             "configuration": configuration,
             "cleaned": cleaned,
             "settled": settled,
+            "vxlan_networks_joined": joined,
             "stopped": sorted(synced.stopped),
             "to_resume": self._to_resume(host, synced),
         }

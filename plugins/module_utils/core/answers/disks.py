@@ -245,14 +245,14 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                 "Whether the network was, or in check mode would be, changed.",
                 {},
                 {
-                    "type": Field(None, "Type of the network, V(network) or V(bridge).", type="str"),
+                    "type": Field(None, "Type of the network, V(network), V(bridge) or V(vxlan).", type="str"),
                     "source": Field(None, "Name on the host.", type="str"),
                     "bridge": Field(
                         None,
                         "Bridge of the guests' interfaces; empty if there is none or it is not known yet.",
                         type="str",
                     ),
-                    "defined": Field(flag, "Whether this task defined the network."),
+                    "defined": Field(flag, "Whether this task defined the network, or made its bridge."),
                     "started": Field(None, "Whether this task started the network.", type="bool"),
                 },
             )

@@ -25,6 +25,7 @@ class Network:
     enforce_allocation_pools: bool = False
     manage: bool = False  # True: the collection defines and starts it where it is missing, if its type can be managed
     forward: str = "none"  # of a managed network: none, nat, route, open
+    vni: int | None = None  # of a network that reaches over hosts by VXLAN
 
     @property
     def is_managed(self) -> bool:

@@ -142,7 +142,7 @@ def _network(port: PortRecord, network: Network, project_id: str, bridge: str | 
             "tenant_id": project_id,
             "mtu": network.mtu,
             "physical_network": None,
-            "tunneled": False,
+            "tunneled": network.vni is not None,
         },
     }
 

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Networks that a host must have before a guest can use them there: bridges, and libvirt networks that the collection does not define."""
+"""Networks that a host must have before a guest can use them there: bridges, libvirt networks that the collection does not define,
+and an address in the underlay of VXLAN networks.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,16 @@ class HostNetwork(t.NamedTuple):
     def lack(self, reported: Reported) -> str:
         """Return why a host with this report cannot serve the network, ABSENT or INACTIVE; "": it can, or nothing is known of it."""
         of_type = (reported or {}).get(self.type)
-        if of_type is None or of_type.get(self.source):
+        if of_type is None:
             return ""
-        return INACTIVE if self.source in of_type else ABSENT
+        name = NETWORK_TYPES[self.type].reported_name(self.source)
+        if of_type.get(name):
+            return ""
+        return INACTIVE if name in of_type else ABSENT
 
     def words(self, lack: str) -> str:
         """Return a sentence without the host: Linux bridge br0 does not exist."""
-        return "%s %s %s" % (NETWORK_TYPES[self.type].noun, self.source, lack)
+        return NETWORK_TYPES[self.type].words(self.source, lack == INACTIVE)
 
     def refusal(self, lack: str, host: str) -> HostLacksNetwork:
         """Return the error of a host that lacks the network. :arg lack: see lack()"""

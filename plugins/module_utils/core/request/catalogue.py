@@ -32,7 +32,7 @@ from ..reading.nearest import suggestion
 from ..reading.problems import Problems
 from .catalogue_groups import find_server_group, read_server_groups
 from .catalogue_images import read_image
-from .catalogue_networks import read_network
+from .catalogue_networks import NetworkReader
 from .requested_resources import read_pci_aliases
 
 _SPEC_KEY = re.compile(r"[a-zA-Z0-9_:. -]{1,255}\Z")
@@ -150,7 +150,7 @@ def parse_catalogue(
     catalogue = Catalogue(
         flavors=_read_all("flavors", flavors, _read_flavor, problems, "flavorid"),
         images=_read_all("images", images, read_image, problems, "id", image_errors),
-        networks=_read_all("networks", networks, read_network, problems, "id"),
+        networks=_read_all("networks", networks, NetworkReader().read, problems, "id"),
         keypairs=_read_all("keypairs", keypairs, _read_keypair, problems),
         server_groups=read_server_groups(server_groups, default_project, problems),
         pci_aliases=read_pci_aliases(pci_alias, problems),

@@ -16,15 +16,43 @@ from ..networks.subnet import Subnet
 from ..networks.types.registry import DEFAULT, NETWORK_TYPES
 from ..reading.fields import Fields, catalogue_id
 
+_OWN_VNI = "Each VXLAN network needs a vni that no other network of these hosts has."
+_OWN_BRIDGE = "Give the VXLAN network another source, or leave it out: its bridge is named by the vni."
 
-def read_network(fields: Fields, name: str) -> Network:
+
+class NetworkReader:
+    """Reads the networks of one catalogue: no two have the same VNI, and the bridge of a VXLAN network is no other network's."""
+
+    def __init__(self) -> None:
+        self._by_vni: dict[int, str] = {}
+        self._by_bridge: dict[str, Network] = {}
+
+    def read(self, fields: Fields, name: str) -> Network:
+        """A network of the inventory; its errors are noted in ``fields``."""
+        network = _read_network(fields, name)
+        if any(error["path"] == fields.at("vni") for error in fields.problems.errors):
+            return network
+        if network.vni is not None:
+            first = self._by_vni.setdefault(network.vni, name)
+            if first != name:
+                fields.wrong("vni", "%d is also the VNI of network %s" % (network.vni, first), _OWN_VNI)
+        bridge = NETWORK_TYPES[network.type].vif(network.source)["bridge"]
+        if bridge:
+            other = self._by_bridge.setdefault(bridge, network)
+            if other.name != name and (other.vni, network.vni) != (None, None):
+                fields.wrong("source", "%s is also the bridge of network %s" % (bridge, other.name), _OWN_BRIDGE)
+        return network
+
+
+def _read_network(fields: Fields, name: str) -> Network:
     """A network of the inventory; its errors are noted in ``fields``."""
     kind = NETWORK_TYPES[fields.choice("type", tuple(NETWORK_TYPES), DEFAULT.name)]
-    source = fields.text("source") or name
+    given_source = fields.text("source")
+    source = given_source or kind.default_source(fields, name)
     try:
         kind.check_source(source)
     except InvalidInput as error:
-        if source != name or not any(e["path"] == fields.at("name") for e in fields.problems.errors):
+        if given_source or not any(e["path"] == fields.at("name") for e in fields.problems.errors):
             fields.wrong("source", error.message, error.remedy)
     mtu = fields.integer("mtu", 68, None, maximum=65535)
     subnets: list[Subnet] = []
@@ -42,16 +70,16 @@ def read_network(fields: Fields, name: str) -> Network:
         _read_subnet(Fields(data, path, fields.problems), name, index, subnets, networks)
     if mtu is not None and mtu < 1280 and any(net.version == 6 for net in networks):
         fields.wrong("mtu", "must be 1280 or more with an IPv6 subnet")
-    return Network(
-        id=fields.name("id", catalogue_id("network", name)),
-        name=name,
-        subnets=tuple(subnets),
-        type=kind.name,
-        source=source,
-        mtu=mtu,
-        enforce_allocation_pools=fields.boolean("enforce_allocation_pools"),
-        **kind.read(fields, subnets),
-    )
+    of_all = {
+        "id": fields.name("id", catalogue_id("network", name)),
+        "name": name,
+        "subnets": tuple(subnets),
+        "type": kind.name,
+        "source": source,
+        "mtu": mtu,
+        "enforce_allocation_pools": fields.boolean("enforce_allocation_pools"),
+    }
+    return Network(**{**of_all, **kind.read(fields, subnets)})
 
 
 def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet], networks: list[IPNetwork]) -> None:

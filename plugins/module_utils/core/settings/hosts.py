@@ -19,6 +19,7 @@ from ..errors import BootflowError
 from ..guest.config_drive_rules import FORMATS
 from ..guest.constraints import CACHE_MODES, CPU_MODES
 from ..guest.values import FIRMWARE_TYPES
+from ..networks.underlay import check_underlay_address
 from ..reading.setting import (
     ABSOLUTE,
     ABSOLUTES,
@@ -72,6 +73,13 @@ def _huge_pages(value: t.Any) -> list[dict[str, int]]:
             raise Unfit(entry, _PAGES + ", each node and size once")
         page_counts.update(pages)
     return [{"node": node, "size": size, "count": count} for (node, size), count in page_counts.items()]
+
+
+def _underlay_address(value: t.Any) -> str:
+    try:
+        return check_underlay_address(value) if value != "" else ""
+    except BootflowError:
+        raise Unfit from None
 
 
 def _volume_group(value: t.Any) -> str:
@@ -209,6 +217,14 @@ COMPUTE = Table(
             "49216-49279",
             "Ports that other hosts must be able to reach on this one. While instances move, the host listens on one of them for each run:"
             " it offers disks there (`resize`, `migrate`), or lets guests in (`live_migrate`). So it does for each large image that it receives or gives.",
+        ),
+        Setting(
+            "vxlan_address",
+            Kind("the IP address of an interface", _underlay_address, "str"),
+            "",
+            "Address of this host in the network between the compute hosts, for networks of `type: vxlan`: IPv4 on all hosts, or IPv6 on all."
+            " Other hosts must be able to reach its UDP port 4789. A host without one gets no guests of such networks; see"
+            " [networks.md](networks.md#vxlan-networks).",
         ),
         Setting(
             "virt_type",

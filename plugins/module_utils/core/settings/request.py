@@ -63,10 +63,10 @@ CATALOGUE = Table(
             "networks",
             ENTRIES,
             (),
-            "Networks that requests may name: `name`, `type` (`network`: a libvirt network; `bridge`: a Linux bridge), `source`"
-            " (its name on the host), `manage` (create a missing libvirt network), `forward` (of a managed one: none, nat, route,"
-            " open), `mtu`, `enforce_allocation_pools`, `subnets` (`name`, `cidr`, `gateway_ip` (the first address; null: none),"
-            " `allocation_pools`, `dns_nameservers`, `host_routes`, `enable_dhcp`); see [networks.md](networks.md).",
+            "Networks that requests may name: `name`, `type` (`network`: a libvirt network; `bridge`: a Linux bridge; `vxlan`: reaches"
+            " over hosts), `source` (its name on the host), `vni` (of `vxlan`), `manage` (create a missing libvirt network), `forward`"
+            " (of a managed one: none, nat, route, open), `mtu`, `enforce_allocation_pools`, `subnets` (`name`, `cidr`, `gateway_ip`"
+            " (the first address; null: none), `allocation_pools`, `dns_nameservers`, `host_routes`, `enable_dhcp`); see [networks.md](networks.md).",
         ),
         Setting("keypairs", ENTRIES, (), "Public keys that requests may name: `name`, `public_key`."),
     )

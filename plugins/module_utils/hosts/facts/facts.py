@@ -31,6 +31,7 @@ from ..disks.whole.devices import isolated_disks
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import definitions_of, ledger_of_domain
 from ..libvirt.network_types.registry import found_networks
+from ..libvirt.network_types.tunnels import recorded
 from ..libvirt.qemu_user import other_user
 from ..live.state import moving_of
 from ..os import guest_rules
@@ -71,6 +72,7 @@ def compute_node(
     volume_attach: str = "",
     cpu_flags: t.Sequence[str] = (),
     volumes: t.Mapping[str, t.Mapping[str, str]] | None = None,
+    vxlan_address: str = "",
 ) -> dict[str, t.Any]:
     """Return the facts of this host for the scheduler and the XML of guests.
 
@@ -84,6 +86,7 @@ def compute_node(
     :arg volume_attach: how guests of this host get volumes, one of CONNECTOR_TYPES; "": not known, and nothing is reported of it.
     :arg cpu_flags: CPU features that guests are to have or not to have, such as ``+pcid``; flags unknown to libvirt are reported.
     :arg volumes: also list the disks of guests that are not the instances'; uuid -> id of a volume that it has -> where this host has it.
+    :arg vxlan_address: of the host in the underlay of VXLAN networks; "": it serves none.
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
     :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
     :raises DriverNotInitialized: the volume group does not exist.
@@ -131,7 +134,8 @@ def compute_node(
             "initiator": initiator_name(),
             "qemu_iscsi": qemu_opens_iscsi(),
             "qemu_rbd": qemu_opens_rbd(),
-            "networks": network_facts(connection),
+            "networks": network_facts(connection, vxlan_address),
+            "vxlan_networks": vxlan_facts(),
         }
         store = store_of(disk_backend, volume_group, ledger_id)
         node.update(store.facts(instances_path, partial(overcommitted_bytes, domains)))
@@ -168,12 +172,20 @@ def host_ip() -> str:
     return ""
 
 
-def network_facts(connection: t.Any) -> dict[str, list[dict[str, t.Any]]]:
+def network_facts(connection: t.Any, vxlan_address: str = "") -> dict[str, list[dict[str, t.Any]]]:
     """Return type -> the networks of the host, with name, active and, where they have that setting, autostart."""
     return {
         kind: [{key: value for key, value in network._asdict().items() if value is not None} for network in networks]
-        for kind, networks in found_networks(connection).items()
+        for kind, networks in found_networks(connection, vxlan_address).items()
     }
+
+
+def vxlan_facts() -> list[dict[str, t.Any]]:
+    """Return the VXLAN networks that the collection made on this host, with name, vni, mtu, address and peers."""
+    return [
+        {"name": each.bridge, "vni": each.vni, "mtu": each.mtu, "address": each.address, "peers": list(each.peers)}
+        for each in recorded()
+    ]
 
 
 def _canonical(arch: str) -> str:

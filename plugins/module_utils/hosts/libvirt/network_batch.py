@@ -15,6 +15,7 @@ from .connection import LIBVIRT_ARGUMENTS, connect
 from .dhcp import RESERVATIONS_ARGUMENT, Reservation, reserve
 from .network_types.network_type import NetworkSpec
 from .network_types.registry import HOST_NETWORK_TYPES, ensure_network
+from .network_types.tunnels import refresh_tunnels
 
 NETWORK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     **LIBVIRT_ARGUMENTS,
@@ -30,9 +31,13 @@ NETWORK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
             "forward": {"type": "str", "choices": list(FORWARDS), "default": "none"},
             "bridge": {"type": "str"},
             "mtu": {"type": "int"},
+            "vni": {"type": "int"},
             "subnets": {"type": "list", "elements": "dict", "default": []},
         },
     },
+    "vxlan_address": {"type": "str", "default": ""},
+    "vxlan_peers": {"type": "list", "elements": "str", "default": []},
+    "refresh_vxlan": {"type": "bool", "default": False},
     "reservations": RESERVATIONS_ARGUMENT,
 }
 
@@ -43,7 +48,7 @@ def ensure_networks(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str
     :arg params: the options of the module
     :raises BootflowError: libvirt does not answer, or two items have one key.
     """
-    specs = [_network_spec(args) for args in params["networks"]]
+    specs = [_network_spec(args, params) for args in params["networks"]]
     wanted = [Reservation(**args) for args in params["reservations"]]
     with connect(params["libvirt_uri"], params["libvirt_timeout"]) as connection:
         # One after the other: libvirt chooses names of bridges, and two specs may mean the same network.
@@ -55,12 +60,15 @@ def ensure_networks(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str
             lambda reservation: {"changed": reserve(connection, reservation, check_mode, replace=False)},
             workers=1,
         )
+    if params["refresh_vxlan"]:
+        refreshed = refresh_tunnels(params["vxlan_address"], params["vxlan_peers"], check_mode)
+        results.update({name: outcome for name, outcome in refreshed.items() if name not in results})
     diff = [result.pop("diff") for result in results.values() if "diff" in result]
     return {"outcomes": results, "reservations": reserved, "diff": diff}
 
 
-def _network_spec(args: t.Mapping[str, t.Any]) -> NetworkSpec:
-    """Return a NetworkSpec from an element of the option networks."""
+def _network_spec(args: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> NetworkSpec:
+    """Return a NetworkSpec from an element of the option networks, and the options of all."""
     return NetworkSpec(
         name=args["name"],
         type=args["type"],
@@ -69,5 +77,8 @@ def _network_spec(args: t.Mapping[str, t.Any]) -> NetworkSpec:
         forward=args["forward"],
         bridge=args["bridge"] or "",
         mtu=args["mtu"],
+        vni=args["vni"],
+        vxlan_address=params["vxlan_address"],
+        vxlan_peers=tuple(params["vxlan_peers"]),
         subnets=tuple(args["subnets"]),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ..names import check_interface
-from .network_type import read_management
+from .network_type import lack_words, read_management
 
 if t.TYPE_CHECKING:  # hosts load this file, and need no more
     from ...reading.fields import Fields
@@ -23,6 +23,9 @@ class Bridge:
     noun = "Linux bridge"
     can_be_managed = False
 
+    def default_source(self, fields: Fields, name: str) -> str:
+        return name
+
     def check_source(self, source: str) -> str:
         return check_interface(source)
 
@@ -34,6 +37,12 @@ class Bridge:
 
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         return (vif.get("network") or {}).get("bridge")
+
+    def reported_name(self, source: str) -> str:
+        return source
+
+    def words(self, source: str, exists: bool) -> str:
+        return lack_words(self.noun, source, exists)
 
     def remedy(self, source: str, name: str, exists: bool) -> str:
         return "Create bridge %s in the network configuration of the host, or correct the source of network %s." % (

@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from ...errors import InvalidInput
-from .network_type import read_management
+from .network_type import lack_words, read_management
 
 if t.TYPE_CHECKING:  # hosts load this file, and need no more
     from ...reading.fields import Fields
@@ -26,6 +26,9 @@ class LibvirtNetwork:
     name = "network"
     noun = "libvirt network"
     can_be_managed = True
+
+    def default_source(self, fields: Fields, name: str) -> str:
+        return name
 
     def check_source(self, source: str) -> str:
         if not isinstance(source, str) or not _NAME.match(source):
@@ -48,6 +51,12 @@ class LibvirtNetwork:
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         meta = (vif.get("network") or {}).get("meta") or {}
         return (vif.get("details") or {}).get("libvirt_network") or meta.get("libvirt_network")
+
+    def reported_name(self, source: str) -> str:
+        return source
+
+    def words(self, source: str, exists: bool) -> str:
+        return lack_words(self.noun, source, exists)
 
     def remedy(self, source: str, name: str, exists: bool) -> str:
         if exists:

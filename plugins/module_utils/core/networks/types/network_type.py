@@ -26,6 +26,9 @@ class NetworkType(t.Protocol):
     noun: str
     can_be_managed: bool
 
+    def default_source(self, fields: Fields, name: str) -> str:
+        """Return the name on the hosts of a network whose entry has no ``source``. :arg name: in the catalogue"""
+
     def check_source(self, source: str) -> str:
         """Check the name of such a network on a host. :raises InvalidInput: a host cannot have this name."""
 
@@ -38,11 +41,22 @@ class NetworkType(t.Protocol):
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         """Return the name on the host that a VIF of network_info has."""
 
+    def reported_name(self, source: str) -> str:
+        """Return the name under which hosts report that they can serve the network."""
+
+    def words(self, source: str, exists: bool) -> str:
+        """Return what a host lacks, as a sentence without the host. :arg exists: it is there, and not active"""
+
     def remedy(self, source: str, name: str, exists: bool) -> str:
         """Return what to do about a host that lacks the network. :arg name: in the catalogue. :arg exists: it is there, and not active"""
 
     def interface(self, source: str) -> dict[str, t.Any]:
         """Return the fields of guest.domain.interface.InterfaceConfig that say where an interface of the guest is plugged in."""
+
+
+def lack_words(noun: str, source: str, exists: bool) -> str:
+    """Return the words for a host without a network that it must have by its name: Linux bridge br0 does not exist."""
+    return "%s %s %s" % (noun, source, "is not active" if exists else "does not exist")
 
 
 def read_management(fields: Fields) -> dict[str, t.Any]:

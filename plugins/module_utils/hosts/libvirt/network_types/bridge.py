@@ -38,7 +38,7 @@ class HostBridge:
     ) -> t.Iterator[dict[str, t.Any]]:
         return iter(())
 
-    def networks(self, connection: t.Any) -> list[FoundNetwork]:
+    def networks(self, connection: t.Any, vxlan_address: str) -> list[FoundNetwork]:
         return [FoundNetwork(name) for name in bridges_of(name for _index, name in socket.if_nameindex())]
 
     def report(self, connection: t.Any) -> list[ServedNetwork]:

@@ -27,9 +27,9 @@ from ...os.paths import make_dirs
 from ..connection import is_code, libvirt, libvirt_errors, tolerating
 from ..dhcp import find_network, range_of, reservations_of
 from ..domain_waits import host_name
-from ..domains import definitions
 from ..taps import bridge_of, plug_in, unplugged
 from .network_type import FoundNetwork, NetworkSpec, ServedNetwork, found_as_it_is
+from .used_networks import used_by_domains
 from .used_ranges import check_unused, refused
 
 etree = optional_import("lxml.etree")
@@ -81,13 +81,13 @@ class HostLibvirtNetwork:
             with libvirt_errors():
                 networks = sorted(connection.listAllNetworks(0), key=lambda network: str(network.name()))
                 ours = [n for n in networks if n.name() not in keep and _is_ours(n)]
-            used = _used_by_domains(connection) if ours else set()
+            used = used_by_domains(connection) if ours else set()
             for network in ours:
                 outcome = attempt(lambda n: _purge(n, used, min_age, check_mode), network)
                 if outcome["changed"] or outcome["error"]:
                     yield {"name": str(network.name()), **outcome}
 
-    def networks(self, connection: t.Any) -> list[FoundNetwork]:
+    def networks(self, connection: t.Any, vxlan_address: str) -> list[FoundNetwork]:
         networks = []
         for network in _all_networks(connection):
             with contextlib.suppress(InvalidInput):  # no catalogue can name it
@@ -294,15 +294,6 @@ def _is_ours(network: t.Any) -> bool:
     xml = parse(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
     names = (NETWORK_NAMESPACE, FORMER_NETWORK_NAMESPACE)
     return any(xml.find("metadata/{%s}network" % name) is not None for name in names)
-
-
-def _used_by_domains(connection: t.Any) -> set[str]:
-    """Return the names of the networks and bridges of all domains, running and defined."""
-    names: set[str] = set()
-    for definition in definitions(connection):
-        for source in parse(definition).iterfind(".//interface/source"):
-            names.update(source.get(name) for name in ("network", "bridge") if source.get(name))
-    return names
 
 
 def _has_ports(network: t.Any) -> bool:

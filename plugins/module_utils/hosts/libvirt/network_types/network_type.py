@@ -26,6 +26,9 @@ class NetworkSpec:
     forward: str = "none"
     bridge: str = ""  # of a managed libvirt network; "": libvirt chooses virbrN
     mtu: int | None = None
+    vni: int | None = None  # with these two, of a network that reaches over hosts by VXLAN
+    vxlan_address: str = ""  # of this host in the underlay
+    vxlan_peers: tuple[str, ...] = ()  # of the other hosts
     subnets: tuple[t.Mapping[str, t.Any], ...] = field(default=())
 
     @property
@@ -70,8 +73,11 @@ class HostNetworkType(t.Protocol):
         :arg min_age: seconds since a build needed the network. :arg keep: names of networks to keep.
         """
 
-    def networks(self, connection: t.Any) -> list[FoundNetwork]:
-        """Return the networks of this type that the host has, and that a catalogue can name."""
+    def networks(self, connection: t.Any, vxlan_address: str) -> list[FoundNetwork]:
+        """Return the networks of this type that the host has, and that a catalogue can name.
+
+        :arg vxlan_address: of this host in the underlay of VXLAN networks; "": it has none.
+        """
 
     def report(self, connection: t.Any) -> list[ServedNetwork]:
         """Return the networks of this type whose DHCP server libvirt runs."""

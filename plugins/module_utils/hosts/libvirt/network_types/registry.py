@@ -12,8 +12,9 @@ import typing as t
 from .bridge import HostBridge
 from .network import HostLibvirtNetwork
 from .network_type import FoundNetwork, HostNetworkType, NetworkSpec, ServedNetwork
+from .vxlan import HostVxlan
 
-_TYPES: tuple[HostNetworkType, ...] = (HostLibvirtNetwork(), HostBridge())
+_TYPES: tuple[HostNetworkType, ...] = (HostLibvirtNetwork(), HostBridge(), HostVxlan())
 HOST_NETWORK_TYPES: t.Mapping[str, HostNetworkType] = {network_type.kind.name: network_type for network_type in _TYPES}
 
 
@@ -35,10 +36,10 @@ def served_networks(connection: t.Any) -> list[ServedNetwork]:
     return [network for network_type in HOST_NETWORK_TYPES.values() for network in network_type.report(connection)]
 
 
-def found_networks(connection: t.Any) -> dict[str, list[FoundNetwork]]:
-    """Return type -> the networks of the host. A type whose networks cannot be read is left out: nothing is known of them."""
+def found_networks(connection: t.Any, vxlan_address: str = "") -> dict[str, list[FoundNetwork]]:
+    """Return type -> the networks of the host, see HostNetworkType.networks(). A type whose networks cannot be read is left out: nothing is known of them."""
     networks: dict[str, list[FoundNetwork]] = {}
     for name, network_type in HOST_NETWORK_TYPES.items():
         with contextlib.suppress(Exception):  # for any error: the other facts of the host are still reported
-            networks[name] = sorted(network_type.networks(connection))
+            networks[name] = sorted(network_type.networks(connection, vxlan_address))
     return networks

@@ -25,7 +25,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.net
     network_data,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.on_hosts import ABSENT, HostNetwork
-from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.types.network_type import read_management
+from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.types.network_type import (
+    lack_words,
+    read_management,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.types.registry import NETWORK_TYPES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.fields import Fields
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue import parse_catalogue
@@ -61,6 +64,9 @@ class OpenVSwitch:
     noun = "Open vSwitch bridge"
     can_be_managed = False
 
+    def default_source(self, fields: Fields, name: str) -> str:
+        return name
+
     def check_source(self, source: str) -> str:
         return check_interface(source)
 
@@ -72,6 +78,12 @@ class OpenVSwitch:
 
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         return t.cast("str | None", vif["network"]["bridge"])
+
+    def reported_name(self, source: str) -> str:
+        return source
+
+    def words(self, source: str, exists: bool) -> str:
+        return lack_words(self.noun, source, exists)
 
     def remedy(self, source: str, name: str, exists: bool) -> str:
         return "Create it (ovs-vsctl add-br %s)." % source
@@ -96,7 +108,7 @@ class HostOpenVSwitch:
         for name in {"br-old"} - set(keep):
             yield {"name": name, "changed": True, "definition": "", "error": None}
 
-    def networks(self, connection: t.Any) -> list[FoundNetwork]:
+    def networks(self, connection: t.Any, vxlan_address: str) -> list[FoundNetwork]:
         return [FoundNetwork("br-int")]
 
     def report(self, connection: t.Any) -> list[ServedNetwork]:
