@@ -97,7 +97,7 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
     host_reports.warn_of_placements(action, rehearsal.result.emulated)
     plan = _plans(rehearsal)
     diffs = _diffs([p for p in plan if p["xml"]])
-    lines = [*_text(plan), *_unconnected(rehearsal.placed.values())]
+    lines = [*_text(plan), *_unconnected(rehearsal.placed.values()), *_tunnels(rehearsal.placed.values())]
     # What applies a file prints the plan itself, and fails where it does not fit.
     follows = action.options["follow_file"]
     if action.options["print_table"] and not follows:
@@ -230,9 +230,26 @@ def _unconnected(placed: t.Iterable[builds.Build]) -> list[str]:
                 hosts.setdefault(network.name, set()).add(build.row.host)
     return [
         "Network %s is managed: each host has a separate one, and its guests on different hosts (here %s) do not reach each other in it."
-        " Use a bridge of the hosts (type: bridge) for that." % (name, _named(sorted(host_names)))
+        " Use a bridge of the hosts (type: bridge) or a VXLAN network (type: vxlan) for that."
+        % (name, _named(sorted(host_names)))
         for name, host_names in sorted(hosts.items())
         if len(host_names) > 1
+    ]
+
+
+def _tunnels(placed: t.Iterable[builds.Build]) -> list[str]:
+    """Return a line for each VXLAN network that hosts of this plan did not have when they reported: the boot makes it there."""
+    lacking: dict[tuple[str, str, int, int | None], set[str]] = {}
+    for build in placed:
+        present = {each["name"] for each in build.facts.get("vxlan_networks") or ()}
+        for _port, network in build.ports:
+            if network.vni is not None and network.source not in present and build.row.host:
+                key = (network.name, network.source, network.vni, network.mtu)
+                lacking.setdefault(key, set()).add(build.row.host)
+    return [
+        "Network %s: bridge %s and a VXLAN device with VNI %d and MTU %s are made on %s."
+        % (*key, _named(sorted(host_names)))
+        for key, host_names in sorted(lacking.items())
     ]
 
 

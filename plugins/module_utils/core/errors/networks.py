@@ -33,7 +33,7 @@ class NetworkError(BootflowError):
 
 
 class HostLacksNetwork(NetworkError):
-    """The host does not have a bridge or libvirt network of the request, or it is not active there."""
+    """The host does not have a bridge or libvirt network of the request, or it is not active there; or it has no address for VXLAN networks."""
 
     msg_fmt = "%(what)s on %(host)s"
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import ipaddress
 import json
 import os
 import socket
@@ -138,11 +139,12 @@ def _up(link: t.Mapping[str, t.Any]) -> str:
     return ", up" if "UP" in link.get("flags", ()) else ""
 
 
-def _peers_in(tunnel: Tunnel) -> tuple[str, ...]:
-    """Return the peers of the device, in the order of peers_of()."""
+def _peers_in(tunnel: Tunnel) -> list[str]:
+    """Return the peers of the device, in the order of peers_of(); their IP version is that of the address that it was made with."""
     argv = [program("bridge", "iproute2"), "-json", "fdb", "show", "dev", tunnel.device]
     entries = json.loads(run(argv, timeout=60).stdout or "[]")
-    return peers_of(tunnel.address, [e["dst"] for e in entries if e.get("mac") == _ALL and e.get("dst")])
+    peers = {ipaddress.ip_address(e["dst"]) for e in entries if e.get("mac") == _ALL and e.get("dst")}
+    return [str(peer) for peer in sorted(peers, key=int)]
 
 
 def _links(tunnel: Tunnel) -> Links:

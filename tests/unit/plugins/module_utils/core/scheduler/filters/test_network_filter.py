@@ -26,6 +26,7 @@ from ..reference import make_options
 BR0 = HostNetwork("bridge", "br0", "servers")
 BR7 = HostNetwork("bridge", "br7", "data")
 LAN = HostNetwork("network", "lan-here", "lan")
+LAB = HostNetwork("vxlan", "vxbr100", "lab")
 ALL: Reported = {"bridge": {"br0": True, "br7": True}, "network": {"lan-here": True}}
 NO_BR7 = "Linux bridge br7 does not exist (network data)"
 
@@ -53,6 +54,14 @@ def spec(*networks: HostNetwork, **more: t.Any) -> RequestSpec:
         ({"bridge": {}, "network": {}}, (BR7, LAN), NO_BR7 + "; libvirt network lan-here does not exist (network lan)"),
         (None, (BR7, LAN), None),  # it reported before hosts told of networks
         ({"bridge": {}}, (), None),
+        ({"vxlan": {"underlay": True}}, (LAB,), None),
+        ({"vxlan": {}}, (LAB,), "bootflow_vxlan_address is not set (network lab)"),
+        (
+            {"vxlan": {"underlay": False}},
+            (LAB,),
+            "the address of bootflow_vxlan_address is on no interface that is up (network lab)",
+        ),
+        ({"bridge": {}}, (LAB,), None),  # it reported before there were such networks
     ],
 )
 def test_a_host(reported: Reported, wanted: tuple[HostNetwork, ...], reason: str | None) -> None:

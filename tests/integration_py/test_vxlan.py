@@ -1,0 +1,162 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A network of type vxlan: guests of two hosts ping each other by assigned addresses, also after moves and a restart of a host; a purge removes it."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+import pytest
+from flow import Flow, entry
+from test_operations import operate, wait_ready
+
+READY = {"bootflow_wait_console": "BOOTFLOW-GUEST-READY"}
+LAB = {
+    "name": "lab",
+    "type": "vxlan",
+    "vni": 100,
+    "subnets": [{"cidr": "10.79.0.0/24", "gateway_ip": None}],
+}
+ADDRESSES = {"a": "10.79.0.11", "b": "10.79.0.12"}
+# It says which neighbour answers, with the largest packets that the network takes, and says the MTU once.
+PINGING = """#!/bin/sh
+cat /sys/class/net/*/mtu | tr '\\n' ' ' | sed 's/^/MTUS /' >/dev/console
+(i=0; while :; do
+    i=$((i+1))
+    ping -c 1 -W 1 -s 1402 %s >/dev/null 2>&1 && echo "ANSWERED $i." >/dev/console
+    sleep 1
+done) &
+"""
+
+
+@pytest.fixture
+def lab_network(flow: Flow) -> Flow:
+    flow.variables["bootflow_networks"] = [LAB]
+    flow.variables["bootflow_vxlan_address"] = "{{ ansible_host }}"
+    return flow
+
+
+def guest(name: str, neighbour: str) -> dict[str, t.Any]:
+    networks = [{"network": "lab", "fixed_ip": ADDRESSES[name]}]
+    return entry(name, networks=networks, user_data=PINGING % ADDRESSES[neighbour])
+
+
+def answers(flow: Flow, name: str) -> int:
+    row = flow.instances()[name]
+    return flow.console(row["host"], row["uuid"]).count("ANSWERED")
+
+
+def until_answered(flow: Flow, *names: str, seconds: float = 120) -> None:
+    """Each gets answers from now on."""
+    for name in names:
+        begun, end = answers(flow, name), time.monotonic() + seconds
+        while answers(flow, name) < begun + 2:
+            assert time.monotonic() < end, (name, flow.console(flow.instances()[name]["host"], "")[-1500:])
+            time.sleep(1)
+
+
+def links(flow: Flow, host: str) -> list[str]:
+    """The devices of the network on a host."""
+    names = flow.lab.host(host).run("sh", "-c", "ip -o link show | cut -d' ' -f2 | tr -d :").stdout.split()
+    return sorted({name.split("@")[0] for name in names} & {"vxbr100", "vxlan100"})
+
+
+def peers(flow: Flow, host: str) -> set[str]:
+    lines = flow.lab.host(host).run("bridge", "fdb", "show", "dev", "vxlan100").stdout.splitlines()
+    return {line.split(" dst ")[1].split()[0] for line in lines if line.startswith("00:00:00:00:00:00")}
+
+
+def purge(flow: Flow, *options: str) -> str:
+    done = flow.run(
+        "purge",
+        *options,
+        bootflow_networks=[],
+        bootflow_remove_unused_original_minimum_age_seconds=0,
+    )
+    assert done.returncode == 0, done.output
+    return done.output
+
+
+@pytest.mark.long
+def test_guests_of_two_hosts_are_neighbours(lab_network: Flow) -> None:
+    flow = lab_network
+    first, second, third = (host.name for host in flow.lab.hosts)
+    address_of = {host.name: host.address for host in flow.lab.hosts}
+
+    planned = flow.boot(guest("a", "b"), options=("--check",), bootflow_hosts=[first]).output
+    made = "Network lab: bridge vxbr100 and a VXLAN device with VNI 100 and MTU 1430 are made on %s." % first
+    assert made in planned and links(flow, first) == []
+    flow.boot(guest("a", "b"), **READY, bootflow_hosts=[first])
+    flow.boot(guest("b", "a"), **READY, bootflow_hosts=[second])
+    assert {h: links(flow, h) for h in address_of} == {
+        first: ["vxbr100", "vxlan100"],
+        second: ["vxbr100", "vxlan100"],
+        third: [],
+    }
+    assert peers(flow, first) == {address_of[second], address_of[third]}
+    until_answered(flow, "a", "b")
+    row = flow.instances()["a"]
+    assert "MTUS 1430" in flow.console(first, row["uuid"])
+
+    again = flow.boot(guest("a", "b"), options=("--check",), bootflow_hosts=[first]).output
+    assert made not in again
+
+    operate(flow, "live_migrate", "b", bootflow_live_migrate_host=third)
+    assert flow.instances()["b"]["host"] == third
+    until_answered(flow, "a", "b")
+    operate(flow, "migrate", "a", bootflow_migrate_host=second)
+    operate(flow, "confirm_resize", "a")
+    assert flow.instances()["a"]["host"] == second
+    until_answered(flow, "a", "b")
+
+    # The host restarts: its devices are gone until a guest starts there.
+    host = flow.lab.host(second)
+    host.restart()
+    host.run("ip", "link", "delete", "vxlan100")
+    assert links(flow, second) == []
+    assert flow.run("heartbeat").returncode == 0
+    operate(flow, "reset_state", "a", bootflow_reset_state="active")
+    operate(flow, "stop", "a")
+    operate(flow, "start", "a")
+    wait_ready(flow, "a")
+    assert links(flow, second) == ["vxbr100", "vxlan100"]
+    until_answered(flow, "a", "b")
+
+    assert "vxbr100" not in purge(flow, "--check").split("PLAY RECAP", maxsplit=1)[0] or links(flow, first)
+    flow.delete("a", "b")
+    purge(flow)
+    assert {h: links(flow, h) for h in address_of} == {first: [], second: [], third: []}
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("still_guests")
+def test_hosts_without_an_address_and_hosts_that_come(lab_network: Flow) -> None:
+    flow = lab_network
+    first, second, third = (host.name for host in flow.lab.hosts)
+    address_of = {host.name: host.address for host in flow.lab.hosts}
+    only = "{{ ansible_host if inventory_hostname in ['%s', '%s'] else '' }}" % (first, second)
+    flow.variables["bootflow_vxlan_address"] = only
+    assert flow.run("heartbeat").returncode == 0
+    refused = flow.boot(entry("x", networks=["lab"]), expect=2, bootflow_hosts=[third]).output
+    assert "bootflow_vxlan_address is not set (network lab)" in refused, refused
+    flow.delete("x")
+
+    flow.boot(entry("a", networks=["lab"]), bootflow_hosts=[first])
+    assert peers(flow, first) == {address_of[second]}
+    flow.variables["bootflow_vxlan_address"] = "{{ ansible_host }}"
+    assert flow.run("heartbeat").returncode == 0
+    assert peers(flow, first) == {address_of[second], address_of[third]}
+    flow.boot(entry("b", networks=["lab"]), bootflow_hosts=[third])
+
+    too_large = [{**LAB, "name": "jumbo", "vni": 101, "mtu": 9000}]
+    refused = flow.boot(
+        entry("j", networks=["jumbo"]), expect=2, bootflow_networks=too_large, bootflow_hosts=[first]
+    ).output
+    assert "network jumbo has MTU 9000, and the tunnel on %s has room for 1450" % first in refused, refused
+    flow.delete("a", "b", "j")
+    purge(flow)
+    assert [links(flow, host) for host in address_of] == [[], [], []]
