@@ -145,7 +145,8 @@ def test_another_address_of_the_host_replaces_the_device_only() -> None:
     ip("link", "add", "vnet0", "type", "veth", "peer", "name", "guest0")
     ip("link", "set", "vnet0", "master", "vxbr100")
     changed = ensure(vxlan_address="fd00::1", vxlan_peers=("fd00::2",))
-    assert changed["changed"] and not changed["defined"] and "address fd00::1" in changed["diff"]["after"]
+    assert changed["changed"] and not changed["defined"] and "peer 192.0.2.2" in changed["diff"]["before"]
+    assert "address fd00::1" in changed["diff"]["after"]
     assert flooded() == {"fd00::2"}
     assert json.loads(ip("-json", "link", "show", "dev", "vnet0"))[0]["master"] == "vxbr100", "guests stay plugged in"
 
