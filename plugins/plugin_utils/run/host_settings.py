@@ -10,6 +10,7 @@ import typing as t
 
 from ...module_utils.core import errors
 from ...module_utils.core.disks.stores.registry import STORE_TYPES
+from ...module_utils.core.networks.underlay import check_underlay_address
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.reading.setting import Table, Values
 from ...module_utils.core.settings.hosts import CONFIGURATION, HOST
@@ -175,9 +176,17 @@ def underlay_arguments(action: OnHost, hosts: t.Sequence[str]) -> dict[str, t.An
     An address of another host that is none is handed over as it is: the module refuses it, and names it.
     """
     settings = host_variables.settings_of(action.task_vars["hostvars"], hosts)
-    addresses = {str(settings[host].get(HOST.named("vxlan_address").variable) or "") for host in hosts}
+    addresses = {_as_address(settings[host].get(HOST.named("vxlan_address").variable)) for host in hosts}
     own = read_current_host(action).vxlan_address
     return {"vxlan_address": own, "vxlan_peers": sorted(addresses - {"", own})}
+
+
+def _as_address(value: t.Any) -> str:
+    """Return an address of the underlay in its usual form, or unchanged where it is none."""
+    try:
+        return check_underlay_address(value) if value else ""
+    except errors.InvalidInput:
+        return str(value)
 
 
 def cleanup_arguments(action: OnHostOfLedger) -> dict[str, t.Any]:

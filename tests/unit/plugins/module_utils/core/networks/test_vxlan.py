@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import typing as t
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput, InvalidRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.config import guest_config
@@ -154,3 +156,10 @@ def test_peers_are_the_others_in_order() -> None:
 
 def test_room_in_the_tunnel() -> None:
     assert (most_mtu("10.0.0.1", 1500), most_mtu("fd00::1", 1500), most_mtu("fd00::1", 9000)) == (1450, 1430, 8930)
+
+
+def test_the_first_example_of_the_page_is_one() -> None:
+    page = (Path(__file__).resolve().parents[6] / "docs" / "networks.md").read_text()
+    example = yaml.safe_load(page.split("```yaml\n", 1)[1].split("```", 1)[0])
+    (network,) = networks_of(*example["bootflow_networks"]).values()
+    assert (network.type, network.vni, network.subnets[0].gateway_ip) == ("vxlan", 100, None)
