@@ -108,7 +108,7 @@ def test_guests_of_two_hosts_are_neighbours(lab_network: Flow) -> None:
     operate(flow, "live_migrate", "b", bootflow_live_migrate_host=third)
     assert flow.instances()["b"]["host"] == third
     until_answered(flow, "a", "b")
-    operate(flow, "migrate", "a", bootflow_migrate_host=second)
+    operate(flow, "migrate", "a", bootflow_hosts=[first, second])
     operate(flow, "confirm_resize", "a")
     assert flow.instances()["a"]["host"] == second
     until_answered(flow, "a", "b")
