@@ -68,7 +68,7 @@ options:
     default: []
   refresh_vxlan:
     description:
-      - Give O(vxlan_address) and O(vxlan_peers) to all VXLAN networks that this host has, also to those that are not in O(networks). The result of each has
+      - Give O(vxlan_address) and O(vxlan_peers) to all VXLAN networks that this host has, also where O(networks) does not have them. The result of each has
         the name of the bridge.
       - No device is made where it is missing.
     type: bool

@@ -21,7 +21,7 @@ _OWN_BRIDGE = "Give the VXLAN network another source, or leave it out: its bridg
 
 
 class NetworkReader:
-    """Reads the networks of one catalogue: no two have the same VNI, and the bridge of a VXLAN network is no other network's."""
+    """Reads the networks of one catalogue: no two have the same VNI, and no other network has the bridge of a VXLAN network."""
 
     def __init__(self) -> None:
         self._by_vni: dict[int, str] = {}

@@ -31,7 +31,6 @@ from ..disks.whole.devices import isolated_disks
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import definitions_of, ledger_of_domain
 from ..libvirt.network_types.registry import found_networks
-from ..libvirt.network_types.tunnels import recorded
 from ..libvirt.qemu_user import other_user
 from ..live.state import moving_of
 from ..os import guest_rules
@@ -39,6 +38,7 @@ from ..os.boots import boot_id
 from ..os.locks import guests_at_work
 from ..os.ownership import is_of_another, ledger_of_folder, made_for
 from ..os.paths import checked_instances_path, checked_uuid
+from ..os.tunnels import recorded
 from .metrics import cpu_metrics
 from .pci import pci_passthrough_devices
 from .virt_probe import Verdict, working_virt_type

@@ -11,11 +11,11 @@ import typing as t
 from ...core.networks.types.network_type import FORWARDS
 from ...core.networks.types.registry import DEFAULT
 from ..os.batch import run_batch
+from ..os.tunnels import refresh_tunnels
 from .connection import LIBVIRT_ARGUMENTS, connect
 from .dhcp import RESERVATIONS_ARGUMENT, Reservation, reserve
 from .network_types.network_type import NetworkSpec
 from .network_types.registry import HOST_NETWORK_TYPES, ensure_network
-from .network_types.tunnels import refresh_tunnels
 
 NETWORK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
     **LIBVIRT_ARGUMENTS,

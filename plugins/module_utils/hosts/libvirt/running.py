@@ -17,10 +17,11 @@ import time
 import typing as t
 
 from ...core.errors import BootflowError, LibvirtError, RemoteError, WaitTimeout
+from ...core.guest.domain.element import parse
 from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
 from ..os.batch import progress
+from ..os.tunnels import restore_tunnels
 from .connection import is_code, libvirt, libvirt_errors, tolerating
-from .network_types.tunnels import restore_tunnels
 from .vifs import wait_plugged
 
 POLL = 0.1  # seconds
@@ -103,12 +104,16 @@ def define_again(connection: t.Any, former: str, xml: str) -> None:
         connection.defineXMLFlags(xml, 0)
 
 
+def _bridges_of(definition: str) -> list[str]:
+    return [str(source.get("bridge")) for source in parse(definition).iterfind("devices/interface/source[@bridge]")]
+
+
 def start(domain: t.Any, paused: bool) -> None:
     """Start a guest from its definition or its saved memory; ``paused``: its CPUs stand still.
 
     :raises NetworkError: the host had a VXLAN network of the guest before it restarted, and cannot make it again.
     """
-    restore_tunnels(lambda: definition_of(domain))
+    restore_tunnels(lambda: _bridges_of(definition_of(domain)))
     with libvirt_errors():
         try:
             domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)

@@ -13,11 +13,10 @@ from ....core.errors import InvalidInput
 from ....core.networks.on_hosts import ABSENT, INACTIVE, HostNetwork
 from ....core.networks.types.vxlan import UNDERLAY, Vxlan
 from ....core.networks.underlay import MOST_VNI
+from ...os import tunnels
 from ...os.batch import attempt
 from ...os.locks import LOCK_ROOT, host_lock
-from ..domain_waits import host_name
 from ..taps import plug_in, unplugged
-from . import tunnels
 from .network_type import FoundNetwork, NetworkSpec, ServedNetwork
 from .used_networks import used_by_domains
 
@@ -41,8 +40,8 @@ class HostVxlan:
             )
         needed = HostNetwork(self.kind.name, name, spec.name)
         if not spec.vxlan_address:
-            raise needed.refusal(ABSENT, host_name())
-        lacks = needed.refusal(INACTIVE, host_name())
+            raise needed.refusal(ABSENT, tunnels.host_name())
+        lacks = needed.refusal(INACTIVE, tunnels.host_name())
         tunnel = tunnels.wanted_tunnel(name, spec.vni, spec.vxlan_address, spec.vxlan_peers, spec.mtu, spec.name, lacks)
         if check_mode:
             outcome = tunnels.ensure_tunnel(tunnel, spec.name, True)

@@ -91,6 +91,7 @@ def test_libvirt_networks() -> None:
             {"name": "default", "active": True, "autostart": True},
             {"name": "transient", "active": True},
         ],
+        "vxlan": [],
     }
     compute.NODE({**NODE, "networks": found}, "compute_node")
 
@@ -104,7 +105,7 @@ def test_what_cannot_be_read_is_left_out() -> None:
 
         return networks
 
-    assert set(reported(refuses(38))) == {"bridge"}
+    assert set(reported(refuses(38))) == {"bridge", "vxlan"}
     assert reported(refuses(3))["network"] == []
 
 
@@ -114,7 +115,7 @@ def test_bridges_of_the_kernel() -> None:
     program = (
         "import json\n"
         "from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import bridge\n"
-        "found = [each._asdict() for each in bridge.HostBridge().networks(None)]\n"
+        "found = [each._asdict() for each in bridge.HostBridge().networks(None, '')]\n"
         "print(json.dumps([found, bridge.bridges_of(['br-guests', 'lo', 'br9'])]))\n"
     )
     script = 'ip link add br-guests type bridge && ip link add vlan.20 type bridge && ip link add br-ü type bridge && exec "$@"'

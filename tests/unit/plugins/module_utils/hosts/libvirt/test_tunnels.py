@@ -23,11 +23,12 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InvalidInput,
     NetworkError,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import tunnels, vxlan
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import vxlan
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.network_type import (
     FoundNetwork,
     NetworkSpec,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import tunnels
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root makes network namespaces")
 
@@ -36,7 +37,7 @@ SPEC = NetworkSpec(
 )
 DEVICE = "VXLAN device vxlan100: VNI 100, port 4789, address 192.0.2.1, MTU 1430, in vxbr100, up\n"
 TEXT = "bridge vxbr100: MTU 1430, up\n%speer 192.0.2.2\npeer 192.0.2.3\n" % DEVICE
-GUEST = "<domain><devices><interface type='bridge'><source bridge='vxbr100'/></interface></devices></domain>"
+GUEST = ["br0", "vxbr100"]
 HOST = vxlan.HostVxlan()
 
 
@@ -67,7 +68,6 @@ def _host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[None]:
     monkeypatch.setattr(vxlan, "unplugged", lambda _connection: [])
     monkeypatch.setattr(vxlan, "used_by_domains", lambda _connection: set())
     monkeypatch.setattr(tunnels, "host_name", lambda: "kvm1")
-    monkeypatch.setattr(vxlan, "host_name", lambda: "kvm1")
     try:
         ip("link", "set", "lo", "up")
         ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
@@ -250,7 +250,7 @@ def test_the_start_of_a_guest_makes_it_again_after_a_restart_of_the_host() -> No
     os.utime(os.path.join(tunnels.FOLDER, "vxbr100"), (1000, 1000))
     ip("link", "delete", "vxlan100")
     ip("link", "delete", "vxbr100")
-    tunnels.restore_tunnels(lambda: GUEST.replace("vxbr100", "br0"))
+    tunnels.restore_tunnels(lambda: ["br0"])
     assert "vxbr100" not in links(), "a guest that does not have it"
     tunnels.restore_tunnels(lambda: GUEST)
     assert tunnels.found_text(tunnels.recorded()[0]) == TEXT

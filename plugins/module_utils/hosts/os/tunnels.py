@@ -20,16 +20,14 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ....core.errors import BootflowError, HostLacksNetwork, InvalidInput, NetworkError
-from ....core.guest.domain.element import parse
-from ....core.networks.names import check_interface
-from ....core.networks.underlay import MOST_VNI, PORT, check_underlay_address, most_mtu, peers_of
-from ...os.batch import attempt, progress
-from ...os.command import program, run
-from ...os.files import remove_files, write_file
-from ...os.locks import LOCK_ROOT, host_lock
-from ...os.paths import make_dirs
-from ..domain_waits import host_name
+from ...core.errors import BootflowError, HostLacksNetwork, InvalidInput, NetworkError
+from ...core.networks.names import check_interface
+from ...core.networks.underlay import MOST_VNI, PORT, check_underlay_address, most_mtu, peers_of
+from .batch import attempt, progress
+from .command import program, run
+from .files import remove_files, write_file
+from .locks import LOCK_ROOT, host_lock
+from .paths import make_dirs
 
 #: A file for each tunnel, named by its bridge: its time is when a build last needed the network.
 FOLDER = "/var/lib/bootflow/networks"
@@ -73,6 +71,11 @@ class Underlay(t.NamedTuple):
 
     interface: str
     mtu: int
+
+
+def host_name() -> str:
+    """Return this host's name, for messages."""
+    return socket.gethostname()
 
 
 # --- what the host has ------------------------------------------------------------------------------------------------
@@ -276,16 +279,15 @@ def _refresh(tunnel: Tunnel, address: str, addresses: t.Sequence[str], check_mod
     return {"changed": changed, "defined": False, "started": False, **(diff if changed else {})}
 
 
-def restore_tunnels(definition: t.Callable[[], str]) -> None:
+def restore_tunnels(bridges: t.Callable[[], t.Iterable[str]]) -> None:
     """Make the tunnels of a guest that the host had before it started, so that the guest can start.
 
-    :arg definition: returns the guest's definition. It is called only where the host has tunnels.
+    :arg bridges: returns the bridges of the guest. It is called only where a tunnel is incomplete.
     """
     missing = {each.bridge: each for each in recorded() if not (_exists(each.bridge) and _exists(each.device))}
     if not missing:
         return
-    sources = parse(definition()).iterfind("devices/interface/source")
-    for bridge in sorted({str(source.get("bridge")) for source in sources} & missing.keys()):
+    for bridge in sorted(missing.keys() & set(bridges())):
         with host_lock(LOCK_ROOT, LOCK):
             ensure_tunnel(missing[bridge], bridge, False, is_needed=False)
 
@@ -337,7 +339,7 @@ def _make(tunnel: Tunnel, links: Links) -> None:
     """Make or correct the devices. :arg links: the devices that exist"""
     bridge, device = tunnel.bridge, tunnel.device
     commands = []
-    # The mark follows in the same process of ip, which goes on where ours is killed.
+    # The same process of ip sets the mark, also when this one is killed.
     if bridge not in links:
         commands.append("link add %s type bridge stp_state 0 forward_delay 0 mcast_snooping 0" % bridge)
         commands.append("link set dev %s alias %s" % (bridge, MARK))
