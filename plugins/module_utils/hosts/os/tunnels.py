@@ -20,7 +20,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ...core.errors import BootflowError, HostLacksNetwork, InvalidInput, NetworkError
+from ...core.errors import BootflowError, CommandFailed, HostLacksNetwork, InvalidInput, NetworkError
 from ...core.networks.names import check_interface
 from ...core.networks.underlay import MOST_VNI, PORT, check_underlay_address, most_mtu, peers_of
 from .batch import attempt, progress
@@ -228,7 +228,7 @@ def ensure_tunnel(tunnel: Tunnel, network: str, check_mode: bool, is_needed: boo
     """Make or correct the devices; {changed, defined, started, diff}. To be called with the lock, but in check mode.
 
     :arg network: its name, for messages. :arg is_needed: false: the time of its file stays, by which it is purged
-    :raises NetworkError: a device of its name, or its VNI, is another's.
+    :raises NetworkError: a device of its name, or its VNI, is another's; or the kernel refuses the devices.
     """
     links = _links(tunnel)
     _check_owners(tunnel, links, network)
@@ -247,7 +247,15 @@ def ensure_tunnel(tunnel: Tunnel, network: str, check_mode: bool, is_needed: boo
     _record(tunnel, is_needed)
     if result["changed"]:
         progress.mark_changed()
-        _make(tunnel, links)
+        try:
+            _make(tunnel, links)
+        except CommandFailed as error:
+            raise NetworkError(
+                message="network %s cannot have bridge %s and VXLAN device %s on %s: %s"
+                % (network, tunnel.bridge, tunnel.device, host_name(), error.message),
+                remedy="If another program has UDP port %d or the VNI %d there, such as Open vSwitch or Docker Swarm, give it another port, or write"
+                " another vni for network %s, or use other hosts." % (PORT, tunnel.vni, network),
+            ) from None
     return result
 
 
@@ -305,8 +313,9 @@ def remove_tunnel(tunnel: Tunnel) -> None:
 def _check_owners(tunnel: Tunnel, links: Links, network: str) -> None:
     """:raises NetworkError: a device that is needed exists, and belongs to another network, or to another program"""
     where = host_name()
-    for name, link in links.items():
-        if link.get("ifalias") != MARK:
+    for name, kind in ((tunnel.bridge, "bridge"), (tunnel.device, "vxlan")):
+        link = links.get(name)
+        if link is not None and (link.get("ifalias"), link.get("linkinfo", {}).get("info_kind")) != (MARK, kind):
             raise NetworkError(
                 message="network %s needs the name %s on %s, where another has made an interface of this name"
                 % (network, name, where),
@@ -362,6 +371,27 @@ def _make(tunnel: Tunnel, links: Links) -> None:
     changes += ["fdb del %s %s self" % (entry, peer) for peer in sorted(before - wanted)]
     if changes:
         _batch("bridge", changes)
+    if before - wanted:
+        _forget_learned(device, before - wanted)
+
+
+def _forget_learned(device: str, peers: t.Collection[str]) -> None:
+    """Forget the MAC addresses that the device learned at former peers: their guests may be at another address by now."""
+    argv = [program("bridge", "iproute2"), "-json", "fdb", "show", "dev", device]
+    for entry in json.loads(run(argv, timeout=60).stdout or "[]"):
+        if entry.get("dst") in peers and entry.get("mac") != _ALL:
+            argv = [
+                program("bridge", "iproute2"),
+                "fdb",
+                "del",
+                entry["mac"],
+                "dev",
+                device,
+                "dst",
+                entry["dst"],
+                "self",
+            ]
+            run(argv, timeout=60, check=False)  # it may have been learned elsewhere meanwhile
 
 
 def _has_address(tunnel: Tunnel, link: t.Mapping[str, t.Any]) -> bool:

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
+from ...errors import InvalidInput
 from ...reading.formats import to_integer
 from ..names import check_interface
 from ..underlay import DEFAULT_MTU, MOST_VNI
@@ -19,6 +21,7 @@ if t.TYPE_CHECKING:  # hosts load this file, and need no more
 
 #: The name under which hosts report that they have an address in the underlay: their own bridges are made where they are missing.
 UNDERLAY = "underlay"
+_DEVICE = re.compile(r"vxlan[0-9]+\Z")
 
 
 class Vxlan:
@@ -35,7 +38,12 @@ class Vxlan:
             return "vxbr0"  # the error is noted where the vni is read
 
     def check_source(self, source: str) -> str:
-        return check_interface(source)
+        if _DEVICE.match(check_interface(source)):
+            raise InvalidInput(
+                message="%r is the name of a VXLAN device: a bridge cannot have it" % source,
+                remedy="Give the network another source, or leave it out: its bridge is named by the vni.",
+            )
+        return source
 
     def read(self, fields: Fields, subnets: t.Sequence[Subnet]) -> dict[str, t.Any]:
         return {

@@ -65,7 +65,8 @@ class HostVxlan:
 
     def networks(self, connection: t.Any, vxlan_address: str) -> list[FoundNetwork]:
         """Return the underlay, if the host has an address for it: the bridges are made where they are missing."""
-        return [FoundNetwork(UNDERLAY, tunnels.find_underlay(vxlan_address) is not None)] if vxlan_address else []
+        underlay = tunnels.find_underlay(vxlan_address) if vxlan_address else None
+        return [FoundNetwork(UNDERLAY, underlay is not None and underlay.interface != "lo")] if vxlan_address else []
 
     def report(self, connection: t.Any) -> list[ServedNetwork]:
         return []  # nothing serves DHCP there

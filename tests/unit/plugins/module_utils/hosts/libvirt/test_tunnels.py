@@ -122,6 +122,19 @@ def test_peers_are_corrected() -> None:
     assert flooded() == {"192.0.2.3", "192.0.2.4"}
 
 
+def test_what_was_learned_at_a_former_peer_is_forgotten() -> None:
+    """A host has another address now, and its guests are reached there at once."""
+    ensure()
+    for number, peer in ((2, "192.0.2.2"), (3, "192.0.2.3")):
+        entry = "52:54:00:00:00:0%d dev vxlan100 dst %s self dynamic" % (number, peer)
+        subprocess.run(["bridge", "fdb", "add", *entry.split()], check=True)
+    ensure(vxlan_peers=("192.0.2.3", "192.0.2.4"))
+    argv = ["bridge", "-json", "fdb", "show", "dev", "vxlan100"]
+    entries = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+    assert {entry["dst"] for entry in entries if entry["mac"].startswith("52:54:")} == {"192.0.2.3"}
+    assert flooded() == {"192.0.2.3", "192.0.2.4"}
+
+
 @pytest.mark.parametrize(
     ("command", "line"),
     [
@@ -177,6 +190,7 @@ def test_hosts_that_cannot_serve_it() -> None:
         ({"vni": None}, "network lab has no VNI between 1 and 16777215"),
         ({"vni": 1 << 24}, "network lab has no VNI between 1 and 16777215"),
         ({"source": "longer than any"}, "is not the name of a network interface"),
+        ({"source": "vxlan100"}, "'vxlan100' is the name of a VXLAN device"),
         ({"vxlan_address": "kvm1"}, "'kvm1' is not an IP address"),
         ({"vxlan_address": "224.0.0.1"}, "224.0.0.1 is not an address at which other hosts reach one another"),
         ({"vxlan_address": "127.0.0.1"}, "127.0.0.1 is not an address"),
@@ -200,11 +214,35 @@ def test_devices_of_others_are_left_alone() -> None:
     assert refused(NetworkError) == text
     ip("link", "add", "vxlan7", "type", "bridge")
     assert "needs the name vxlan7" in refused(NetworkError, source="br7", vni=7)
+    ip("link", "set", "vxlan7", "alias", tunnels.MARK)
+    assert "needs the name vxlan7" in refused(NetworkError, source="br7", vni=7), "the bridge of another network"
+    assert "vxlan7" in links()
     ip("link", "add", "other", "type", "vxlan", "id", "8", "dstport", "4789", "local", "192.0.2.1")
     assert refused(NetworkError, source="br8", vni=8) == "network lab needs VNI 8 on kvm1, where other has it already"
     ip("link", "add", "port", "type", "vxlan", "id", "9", "dstport", "8472", "local", "192.0.2.1")
     assert ensure(source="br9", vni=9)["defined"], "another port is another network"
     assert [each.bridge for each in tunnels.recorded()] == ["br9"]
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_a_port_that_another_program_has_is_an_error_with_a_remedy(hidden: bool) -> None:
+    """Open vSwitch has a device for all VNIs; Docker Swarm moves its devices to other namespaces, and the kernel counts them here still."""
+    if hidden:
+        ip("netns", "add", "vx-elsewhere")
+        ip("link", "add", "theirs", "type", "vxlan", "id", "100", "dstport", "4789", "local", "192.0.2.1")
+        ip("link", "set", "theirs", "netns", "vx-elsewhere")
+    else:
+        ip("link", "add", "theirs", "type", "vxlan", "external", "dstport", "4789")
+        ip("link", "set", "theirs", "up")
+    try:
+        text = refused(NetworkError)
+    finally:
+        if hidden:
+            ip("netns", "delete", "vx-elsewhere")
+    assert text.startswith("network lab cannot have bridge vxbr100 and VXLAN device vxlan100 on kvm1: ip failed")
+    if not hidden:
+        ip("link", "delete", "theirs")
+    assert ensure()["changed"] and tunnels.found_text(tunnels.recorded()[0]) == TEXT, "the next build completes it"
 
 
 def test_a_network_that_gets_another_vni_or_bridge_while_the_host_has_it() -> None:
@@ -285,6 +323,8 @@ def test_what_the_host_reports_to_the_scheduler() -> None:
     assert HOST.networks(None, "192.0.2.1") == [FoundNetwork("underlay", True)]
     assert HOST.networks(None, "192.0.2.9") == [FoundNetwork("underlay", False)]
     assert HOST.networks(None, "") == [] and HOST.report(None) == []
+    ip("address", "add", "198.51.100.1/32", "dev", "lo")
+    assert HOST.networks(None, "198.51.100.1") == [FoundNetwork("underlay", False)], "the host would refuse it"
 
 
 def test_a_file_that_cannot_be_read_is_no_network(tmp_path: Path) -> None:
