@@ -30,6 +30,7 @@ from ..run.inventory_hosts import refuse_left_out
 from ..run.ledger_action import LedgerAction
 from ..run.results import diff, item_errors, outcome
 from ..run.stages import Item, Result, Stages
+from ..settings.scheduler_settings import check_underlay
 from ..volumes import attached_volumes
 from ..volumes.attached_volumes import Attached
 
@@ -105,6 +106,8 @@ class InterfaceOperation(Stages):
                 return interfaces.begin_detach(tx, named, names, options["project"], known_hosts)
 
         problems.raise_if_any()
+        if self.attaches and any(network.vni is not None for network in catalogue.networks.values()):
+            check_underlay(self.action)
         return begin
 
     def _plan(self, changing: Items) -> list[str]:

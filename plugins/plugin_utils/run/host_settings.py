@@ -10,7 +10,7 @@ import typing as t
 
 from ...module_utils.core import errors
 from ...module_utils.core.disks.stores.registry import STORE_TYPES
-from ...module_utils.core.networks.underlay import check_underlay_address
+from ...module_utils.core.networks.underlay import check_together, check_underlay_address
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.reading.setting import Table, Values
 from ...module_utils.core.settings.hosts import CONFIGURATION, HOST
@@ -179,6 +179,22 @@ def underlay_arguments(action: OnHost, hosts: t.Sequence[str]) -> dict[str, t.An
     addresses = {_as_address(settings[host].get(HOST.named("vxlan_address").variable)) for host in hosts}
     own = read_current_host(action).vxlan_address
     return {"vxlan_address": own, "vxlan_peers": sorted(addresses - {"", own})}
+
+
+def check_underlay(hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str], problems: Problems) -> None:
+    """Add to ``problems`` underlay addresses of hosts that cannot be together. An address that is wrong by itself is left to check()."""
+    variable = HOST.named("vxlan_address").variable
+    addresses = {host: _as_address(hostvars[host].get(variable)) for host in hosts}
+    usable = {host: address for host, address in addresses.items() if _is_address(address)}
+    with problems.collect(variable):
+        check_together(usable)
+
+
+def _is_address(value: str) -> bool:
+    try:
+        return bool(check_underlay_address(value))
+    except errors.InvalidInput:
+        return False
 
 
 def _as_address(value: t.Any) -> str:

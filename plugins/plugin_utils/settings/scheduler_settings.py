@@ -64,6 +64,7 @@ def check(action: LedgerAction, together_with: Problems | None = None) -> None:
     hosts = action.compute_hosts()
     variables = variables_of_hosts(action)
     host_settings.check(variables, hosts, problems)
+    host_settings.check_underlay(variables, hosts, problems)
     with problems.collect("bootflow_hosts"):
         host_settings.named_hosts(action, hosts)
     groups = action.task_vars.get("groups") or {}
@@ -76,6 +77,16 @@ def check(action: LedgerAction, together_with: Problems | None = None) -> None:
     _read_aggregates(action, variables, problems)
     if together_with is None:
         problems.raise_if_any()
+
+
+def check_underlay(action: LedgerAction) -> None:
+    """Check the underlay addresses of all compute hosts, for what gives guests networks without choosing hosts.
+
+    :raises InvalidRequest: two hosts have one address, or addresses have two IP versions.
+    """
+    problems = Problems()
+    host_settings.check_underlay(variables_of_hosts(action), action.compute_hosts(), problems)
+    problems.raise_if_any()
 
 
 def scheduler_options(action: LedgerAction, now: float, explain: bool = False) -> SchedulerOptions:

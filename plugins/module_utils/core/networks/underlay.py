@@ -45,9 +45,35 @@ def peers_of(address: str, addresses: t.Iterable[t.Any]) -> tuple[str, ...]:
             raise InvalidInput(
                 message="bootflow_vxlan_address is %s here and %s on another host: a VXLAN network has one IP version"
                 % (address, peer),
-                remedy="Give all compute hosts IPv4 addresses as bootflow_vxlan_address, or all of them IPv6 addresses.",
+                remedy=_ONE_VERSION,
             )
     return tuple(str(peer) for peer in sorted(peers, key=int))
+
+
+def check_together(address_by_host: t.Mapping[str, str]) -> None:
+    """Check the addresses of all hosts, each as check_underlay_address() returns it; hosts without one are left out.
+
+    :raises InvalidInput: two hosts have one address, or addresses have two IP versions.
+    """
+    host_by_address: dict[str, str] = {}
+    host_by_version: dict[int, str] = {}
+    for host, address in address_by_host.items():
+        if not address:
+            continue
+        first = host_by_address.setdefault(address, host)
+        if first != host:
+            raise InvalidInput(
+                message="bootflow_vxlan_address is %s on %s and on %s: neither would send frames to the other"
+                % (address, first, host),
+                remedy="Set it to the address of an interface of each host, for example in host_vars.",
+            )
+        host_by_version.setdefault(ipaddress.ip_address(address).version, host)
+    if len(host_by_version) > 1:
+        some = ["%s on %s" % (address_by_host[host], host) for _version, host in sorted(host_by_version.items())]
+        raise InvalidInput(
+            message="bootflow_vxlan_address is %s: a VXLAN network has one IP version" % " and ".join(some),
+            remedy=_ONE_VERSION,
+        )
 
 
 def most_mtu(address: str, underlay_mtu: int) -> int:
@@ -55,4 +81,5 @@ def most_mtu(address: str, underlay_mtu: int) -> int:
     return underlay_mtu - OVERHEAD[ipaddress.ip_address(address).version]
 
 
+_ONE_VERSION = "Give all compute hosts IPv4 addresses as bootflow_vxlan_address, or all of them IPv6 addresses."
 _REMEDY = "Set bootflow_vxlan_address to the address of an interface that leads to the other compute hosts."

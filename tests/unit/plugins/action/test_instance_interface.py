@@ -129,6 +129,31 @@ def test_a_limit_that_leaves_out_its_host_is_refused(host: Host) -> None:
     assert host.world.everything() == before
 
 
+@pytest.mark.parametrize("kind", ["vxlan", "bridge"])
+def test_underlay_addresses_of_two_ip_versions_are_refused_before_an_address_is_taken(host: Host, kind: str) -> None:
+    ports = WorldPorts(host.world, "a", host.module)
+    addresses = {"h1": {"bootflow_vxlan_address": "10.0.0.1"}, "h2": {"bootflow_vxlan_address": "fd00::2"}}
+    variables = {
+        "hostvars": {"localhost": {}, **addresses},
+        "groups": {"all": ["localhost", "h1", "h2"], "bootflow_compute": ["h1", "h2"]},
+    }
+    fields = {"vni": 100} if kind == "vxlan" else {"source": "br0"}
+    wanted = {"name": "net-2", "id": network(2).id, "type": kind, "subnets": [{"cidr": "192.0.2.0/24"}], **fields}
+    options = {
+        "operation": "attach_interface",
+        "phase": "begin",
+        "interfaces": [{"instance": "web", "network": "net-2"}],
+        "networks": [wanted],
+    }
+    before = host.world.everything()
+    if kind == "bridge":
+        assert action_of(instance_interface, ports, variables, **options).act()["changed"], "no tunnel is needed"
+        return
+    with pytest.raises(errors.InvalidRequest, match="a VXLAN network has one IP version"):
+        action_of(instance_interface, ports, variables, **options).act()
+    assert host.world.everything() == before
+
+
 @pytest.mark.parametrize("silent", [False, True])
 def test_an_interface_that_another_run_detaches_before_the_guest_has_it(host: Host, silent: bool) -> None:
     """Its address is free by then, and another guest may get it. :arg silent: the host attaches it and does not say so"""

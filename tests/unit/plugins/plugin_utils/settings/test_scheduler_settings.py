@@ -101,6 +101,17 @@ def test_settings_that_cannot_be(make_action, options, path, message):
     assert where == path and message in text
 
 
+def test_underlay_addresses_that_cannot_be_together_are_refused_before_anything_is_touched(make_action):
+    address = "bootflow_vxlan_address"
+    ((path, text),) = told(make_action(hosts={"kvm1": {address: "10.0.0.1"}, "kvm2": {address: "fd00::2"}}))
+    assert path == address and "is 10.0.0.1 on kvm1 and fd00::2 on kvm2: a VXLAN network has one IP version" in text
+    ((_path, text),) = told(make_action(hosts={"kvm1": {address: "FD00::1"}, "kvm2": {address: "fd00:0::1"}}))
+    assert "is fd00::1 on kvm1 and on kvm2" in text
+    ((path, text),) = told(make_action(hosts={"kvm1": {address: "10.0.0.1"}, "kvm2": {address: "nowhere"}}))
+    assert path == "host kvm2" and address in text, "one that is wrong by itself is reported as that alone"
+    scheduler_settings.check(make_action(hosts={"kvm1": {address: "10.0.0.1"}, "kvm2": {}, "kvm3": {address: ""}}))
+
+
 def test_all_problems_of_the_settings_at_once(make_action):
     found = told(
         make_action(

@@ -24,6 +24,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.net
     network_data,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.underlay import (
+    check_together,
     check_underlay_address,
     most_mtu,
     peers_of,
@@ -67,6 +68,7 @@ def test_the_catalogue_reads_it() -> None:
         ({"vni": "<x>"}, "networks[lab].vni", "vni "),
         ({"source": "a bridge"}, "networks[lab].source", "'a bridge' is not the name of a network interface"),
         ({"source": "b" * 16}, "networks[lab].source", "is not the name of a network interface"),
+        ({"source": "vxlan7"}, "networks[lab].source", "'vxlan7' is the name of a VXLAN device"),
     ],
 )
 def test_bad_fields(fields: dict[str, t.Any], path: str, message: str) -> None:
@@ -152,6 +154,16 @@ def test_peers_are_the_others_in_order() -> None:
     with pytest.raises(InvalidInput, match="is 10.0.0.2 here and fd00::1 on another host") as caught:
         peers_of("10.0.0.2", ["fd00::1"])
     assert "IPv6" in caught.value.remedy
+
+
+def test_addresses_of_all_hosts_fit_together() -> None:
+    check_together({})
+    check_together({"kvm1": "10.0.0.1", "kvm2": "", "kvm3": "10.0.0.3", "kvm4": ""})
+    with pytest.raises(InvalidInput, match="is 10.0.0.1 on kvm1 and on kvm3: neither would send frames") as caught:
+        check_together({"kvm1": "10.0.0.1", "kvm2": "10.0.0.2", "kvm3": "10.0.0.1"})
+    assert "host_vars" in caught.value.remedy
+    with pytest.raises(InvalidInput, match="is 10.0.0.1 on kvm1 and fd00::3 on kvm3: a VXLAN network has one IP"):
+        check_together({"kvm1": "10.0.0.1", "kvm2": "10.0.0.2", "kvm3": "fd00::3"})
 
 
 def test_room_in_the_tunnel() -> None:
