@@ -93,6 +93,7 @@ class ColdMove(ColdHosts):
         variable_names.refuse(action, MOVE)
         if self.reverts:
             host_settings.check_common(action)
+            scheduler_settings.check_underlay(action)
             ledger = action.rehearsal_ledger() if action.check_mode else action.open_ledger()
             former = ledger.inspect(revert.former_hosts, Selection.from_options(self.options))
             hosts = sorted(former.intersection(action.compute_hosts()))

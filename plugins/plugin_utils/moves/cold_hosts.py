@@ -27,6 +27,7 @@ from ..run.results import item_errors
 from ..run.stages import Failed, Item, Outcomes, Result, Stages
 from ..settings import host_reports
 from ..volumes.attached_volumes import come_to_host, leave_host, sources_on
+from .guest_networks import ensure_networks
 
 _NOWHERE = {"address": "", "port": 0, "fingerprint": ""}  # nothing is fetched
 # Where disks that are logical volumes come to.
@@ -284,6 +285,9 @@ class ColdHosts(Stages):
         off = [u for u in lacking if u not in able]
         outcomes.update(self.guarded(lacking, lambda: self._with_volumes(lacking, off)))
         whole = [u for u in able if u not in lacking]
+        if self.reverts:  # hosts may have come, or another may have removed devices, while the guests were away
+            outcomes.update(self.guarded(whole, lambda: ({}, ensure_networks(self.action, whole, only_tunnels=True))))
+            whole = [u for u in whole if not outcomes.get(u, {}).get("error")]
         domains = [{"uuid": uuid} for uuid in whole]
         outcomes.update(self.guarded(whole, lambda: self._power(domains, "running")))
         clear_lost(self.action, [*lacking, *whole])

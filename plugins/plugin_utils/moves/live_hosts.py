@@ -26,8 +26,7 @@ from ...module_utils.flows.moves import live_life
 from ...module_utils.ledger.compute import instances, ports
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import attachments
-from ..builds import build_parts
-from ..builds.dhcp import reserve, restore
+from ..builds.dhcp import reserve
 from ..operations.cleaning import clean_host, warn_of_leftovers
 from ..run import host_settings, host_variables
 from ..run.results import item_errors
@@ -35,6 +34,7 @@ from ..run.stages import Failed, Item, Outcomes, Result, Stages
 from ..volumes.attached_volumes import connect_before_arrival, disks_on_destination, sources_on
 from . import live_progress, live_settings
 from .arriving_guest import limits_of
+from .guest_networks import ensure_networks
 from .live_progress import Leaving
 
 
@@ -108,7 +108,7 @@ class LiveHosts(Stages):
         """Make networks and empty disks for the guests that can come, and start the process that lets them in."""
         items, looked = self.items_on(host, "destination"), self.answers("look")
         guests = {i["uuid"]: looked[i["uuid"]]["guest"] for i in items if not looked[i["uuid"]].get("error")}
-        lacking = self.guarded(list(guests), lambda: self._networks(list(guests)))
+        lacking = self.guarded(list(guests), lambda: ({}, ensure_networks(self.action, list(guests))))
         able = [u for u in guests if not lacking.get(u, {}).get("error")]
         having = [i["uuid"] for i in items if i["volumes"] and i["uuid"] in able]
         lacking.update(self.guarded(having, lambda: ({}, connect_before_arrival(self.action, having))))
@@ -199,24 +199,6 @@ class LiveHosts(Stages):
 
         with contextlib.closing(self.action.open_ledger()) as ledger:
             return ledger.inspect(load)
-
-    def _networks(self, uuids: t.Sequence[str]) -> tuple[Outcomes, Failed]:
-        """Make the networks of guests, as a build does: also of interfaces that they are losing, and have still. Returns why instances lack one."""
-        with contextlib.closing(self.action.open_ledger()) as ledger:
-            port_lists = ledger.inspect(
-                lambda tx: [ports.ports_of(tx, uuids, leaving=leaving) for leaving in (False, True)]
-            )
-        of_guests = {u: {n.name: n for by_instance in port_lists for _port, n in by_instance[u]} for u in uuids}
-        networks = {name: network for named in of_guests.values() for name, network in named.items()}
-        if not networks:
-            return {}, {}
-        result = self.action.run_module(
-            "virtual_network", build_parts.network_arguments(self.action, networks.values())
-        )
-        restore(self.action, networks, result)
-        without = item_errors(result, networks)
-        lacking = {u: sorted(set(named) & set(without)) for u, named in of_guests.items()}
-        return {}, {u: without[names[0]] for u, names in lacking.items() if names}
 
     # --- migrate --------------------------------------------------------------------------------------------------------
 

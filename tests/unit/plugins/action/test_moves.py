@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -26,7 +27,7 @@ from ansible_collections.bootflow.compute.tests.unit.worlds.actions import (
     run_stage,
 )
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, from_image, volume_request
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, network
 
 HOSTS = ("h1", "h2")
 COLD = {"operation": "migrate"}
@@ -399,3 +400,59 @@ def test_a_revert_from_a_new_host_that_is_lost(fleet: Fleet, down: bool, answers
     assert "failed" not in done and world.state(row.uuid) == ("active", None, "h1")
     assert world.cleanups() == (set() if answers else {(row.uuid, "h2")})
     assert world.claims() == {(row.uuid, "h1")} | world.cleanups()
+
+
+VXLAN = dataclasses.replace(network(2), type="vxlan", source="vxbr100", vni=100, mtu=1430)
+ADDRESSES = {"h1": "10.0.0.1", "h2": "10.0.0.2", "h3": "10.0.0.3"}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_guest_that_comes_back_has_its_tunnel_before_it_starts(world: World, answers: bool) -> None:
+    """h3 came while the guest was away, and the former host sends to it, too."""
+    world.know(VXLAN)
+    world.report("h1")
+    uuid = world.boot(networks=("net-2",))
+    world.report("h2")
+    fleet = Fleet(world, ("h1", "h2", "h3"))
+    for name, address in ADDRESSES.items():
+        fleet.hostvars[name]["bootflow_vxlan_address"] = address
+    fleet.stage(instance_move, "begin", **COLD, names=["web"])
+    with world.ledger.write() as tx:
+        tx = tx.for_run(world.context("o"))
+        cold_life.switch(tx, [uuid])
+        cold_life.finish(tx, cold_life.MIGRATE, {uuid: cold_life.Result(states.RUNNING)})
+    leave_report(fleet.ports, "h1", {"reported": True, "error": None})
+    given: dict[str, t.Mapping[str, t.Any]] = {}
+
+    def answer(name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        fleet.asked.append(name)
+        given[name] = arguments
+        if name == "virtual_network":
+            problem = None if answers else errors.NetworkError(message="no room", remedy="Write another.").as_dict()
+            return {"outcomes": {n["name"]: {"error": problem} for n in arguments["networks"]}}
+        items = arguments.get("domains") or arguments["instances"]
+        return {"outcomes": {i["uuid"]: {"changed": True, "power_state": states.RUNNING} for i in items}}
+
+    fleet.answer = answer  # type: ignore[method-assign]
+    revert = {"operation": "revert_resize"}
+    fleet.stage(instance_move, "begin", **revert, names=["web"])
+    fleet.stage(instance_move, "switch", **revert)
+    fleet.stage(instance_move, "settle", "h2", **revert)
+    fleet.stage(instance_move, "back", **revert)
+    fleet.stage(instance_move, "return", "h1", **revert)
+    done = fleet.stage(instance_move, "finish", **revert)
+    assert fleet.asked == ["instance_cleanup", "virtual_network", *(["domain_power"] if answers else [])]
+    tunnels = given["virtual_network"]
+    assert (tunnels["vxlan_address"], tunnels["vxlan_peers"]) == ("10.0.0.1", ["10.0.0.2", "10.0.0.3"])
+    assert [n["vni"] for n in tunnels["networks"]] == [100]
+    assert [i["error"]["code"] for i in done.get("failed_items", ())] == ([] if answers else ["NetworkError"])
+    assert world.row(uuid).host == "h1"
+
+
+def test_a_revert_is_refused_while_underlay_addresses_have_two_ip_versions(fleet: Fleet) -> None:
+    fleet.hostvars["h1"]["bootflow_vxlan_address"], fleet.hostvars["h2"]["bootflow_vxlan_address"] = (
+        "10.0.0.1",
+        "fd00::2",
+    )
+    with pytest.raises(errors.InvalidRequest, match="a VXLAN network has one IP version"):
+        fleet.stage(instance_move, "check", operation="revert_resize", names=["web"])
