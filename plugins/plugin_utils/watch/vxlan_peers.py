@@ -24,8 +24,12 @@ def refresh(action: LedgerAction, host: str, networks: t.Sequence[t.Mapping[str,
     arguments = host_settings.underlay_arguments(action, action.compute_hosts())
     wanted = (arguments["vxlan_address"], set(arguments["vxlan_peers"]))
     outdated = [n["name"] for n in networks if (n["address"], set(n["peers"])) != wanted]
-    if not outdated or not arguments["vxlan_address"]:
-        return []  # a host without an address keeps what its guests have
+    if not arguments["vxlan_address"]:  # such a host keeps what its guests have
+        text = "%s has VXLAN networks (%s) and no bootflow_vxlan_address: other hosts forget it. Set its address, or move its guests."
+        action.ports.display.warning(text % (host, ", ".join(sorted(n["name"] for n in networks))))
+        return []
+    if not outdated:
+        return []
     try:
         result = action.run_module(
             "virtual_network", {**host_settings.libvirt_arguments(action), **arguments, "refresh_vxlan": True}

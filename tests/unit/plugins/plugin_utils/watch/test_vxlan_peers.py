@@ -64,12 +64,18 @@ def test_a_new_host_is_joined() -> None:
             {"h1": "FD00::1", "h2": "fd00:0::2"},
         ),
         ((), {"h1": "10.0.0.1", "h2": "10.0.0.9"}),
-        ((HAD,), {"h1": "", "h2": "10.0.0.9"}),
     ],
 )
 def test_a_host_is_not_asked_for_nothing(networks: t.Any, addresses: dict[str, str]) -> None:
     action = Action(AssertionError(), **addresses)
-    assert refresh(action, *networks) == [] and action.asked == []
+    assert refresh(action, *networks) == [] and action.asked == [] and action.warnings == []
+
+
+def test_a_host_that_lost_its_address_keeps_its_networks_and_is_named() -> None:
+    action = Action(AssertionError(), h1="", h2="10.0.0.9")
+    assert refresh(action, HAD) == [] and action.asked == []
+    (warning,) = action.warnings
+    assert warning.startswith("h1 has VXLAN networks (vxbr100) and no bootflow_vxlan_address: other hosts forget it")
 
 
 @pytest.mark.parametrize("whole", [True, False])
