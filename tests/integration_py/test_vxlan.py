@@ -196,3 +196,32 @@ def test_hosts_without_an_address_and_hosts_that_come(lab_network: Flow) -> None
     flow.delete("a", "b", "j")
     purge(flow)
     assert [links(flow, host) for host in address_of] == [[], [], []]
+
+
+@pytest.mark.long
+def test_a_guest_of_a_dead_host_reaches_its_neighbour_from_the_next_one(lab_network: Flow) -> None:
+    flow = lab_network
+    dead, second, third = flow.lab.hosts
+    flow.boot(guest("a", "b"), **READY, bootflow_hosts=[dead.name])
+    flow.boot(guest("b", "a"), **READY, bootflow_hosts=[third.name])
+    until_answered(flow, "a", "b")
+    assert flow.run("heartbeat").returncode == 0
+    dead.run("virsh", "-c", "qemu:///system", "destroy", flow.instances()["a"]["uuid"])  # its power fails
+    dead.fail("network")
+    assert flow.run("host", bootflow_host=[dead.name], bootflow_host_state="forced_down").returncode == 0
+    done = flow.run("evacuate", bootflow_host=[dead.name], bootflow_hosts=[second.name, third.name])
+    assert done.returncode == 0, done.output
+    assert flow.instances()["a"]["host"] != dead.name
+    wait_ready(flow, "a")
+    until_answered(flow, "a", "b")
+
+    # The host returns without its guest, and stays a peer: its network waits for the next purge.
+    dead.restore()
+    assert flow.run("host", bootflow_host=[dead.name], bootflow_host_state="up").returncode == 0
+    assert flow.run("audit").returncode == 0
+    assert links(flow, dead.name) == ["vxbr100", "vxlan100"] and dead.address in peers(flow, third.name)
+    until_answered(flow, "a", "b")
+    purge(flow)
+    assert links(flow, dead.name) == []
+    flow.delete("a", "b")
+    purge(flow)
