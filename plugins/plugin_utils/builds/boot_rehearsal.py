@@ -241,7 +241,7 @@ def _tunnels(placed: t.Iterable[builds.Build]) -> list[str]:
     """Return a line for each VXLAN network that hosts of this plan did not have when they reported: the boot makes it there."""
     lacking: dict[tuple[str, str, int, int | None], set[str]] = {}
     for build in placed:
-        present = {each["name"] for each in build.facts.get("vxlan_networks") or ()}
+        present = {tunnel["name"] for tunnel in build.facts.get("vxlan_networks") or ()}
         for _port, network in build.ports:
             if network.vni is not None and network.source not in present and build.row.host:
                 key = (network.name, network.source, network.vni, network.mtu)

@@ -285,7 +285,7 @@ class ColdHosts(Stages):
         off = [u for u in lacking if u not in able]
         outcomes.update(self.guarded(lacking, lambda: self._with_volumes(lacking, off)))
         whole = [u for u in able if u not in lacking]
-        if self.reverts:  # hosts may have come, or another may have removed devices, while the guests were away
+        if self.reverts:  # new hosts, or devices that were removed, while the guests were away
             outcomes.update(self.guarded(whole, lambda: ({}, ensure_networks(self.action, whole, only_tunnels=True))))
             whole = [u for u in whole if not outcomes.get(u, {}).get("error")]
         domains = [{"uuid": uuid} for uuid in whole]

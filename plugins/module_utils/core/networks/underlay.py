@@ -39,7 +39,9 @@ def peers_of(address: str, addresses: t.Iterable[t.Any]) -> tuple[str, ...]:
     :raises InvalidInput: an address is wrong, or of another IP version.
     """
     version = ipaddress.ip_address(address).version
-    peers = {ipaddress.ip_address(check_underlay_address(each)) for each in addresses} - {ipaddress.ip_address(address)}
+    peers = {ipaddress.ip_address(check_underlay_address(other)) for other in addresses} - {
+        ipaddress.ip_address(address)
+    }
     for peer in sorted(peers, key=int):
         if peer.version != version:
             raise InvalidInput(

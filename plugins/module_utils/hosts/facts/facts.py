@@ -183,8 +183,14 @@ def network_facts(connection: t.Any, vxlan_address: str = "") -> dict[str, list[
 def vxlan_facts() -> list[dict[str, t.Any]]:
     """Return the VXLAN networks that the collection made on this host, with name, vni, mtu, address and peers."""
     return [
-        {"name": each.bridge, "vni": each.vni, "mtu": each.mtu, "address": each.address, "peers": list(each.peers)}
-        for each in recorded()
+        {
+            "name": tunnel.bridge,
+            "vni": tunnel.vni,
+            "mtu": tunnel.mtu,
+            "address": tunnel.address,
+            "peers": list(tunnel.peers),
+        }
+        for tunnel in recorded()
     ]
 
 

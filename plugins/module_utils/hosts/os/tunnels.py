@@ -84,7 +84,7 @@ def host_name() -> str:
 def find_underlay(address: str) -> Underlay | None:
     """Return the interface that is up and has ``address``; None: no interface has it."""
     for link in _ip("address", "show", "up", "to", address):
-        if any(each.get("local") == address for each in link.get("addr_info") or ()):
+        if any(entry.get("local") == address for entry in link.get("addr_info") or ()):
             return Underlay(str(link["ifname"]), int(link["mtu"]))
     return None
 
@@ -152,11 +152,11 @@ def _peers_in(tunnel: Tunnel) -> list[str]:
 
 def _links(tunnel: Tunnel) -> Links:
     """Return the devices of these names, whoever made them."""
-    found: Links = {}
+    links: Links = {}
     for name in (tunnel.bridge, tunnel.device):
         if _exists(name):
-            found.update({str(link["ifname"]): link for link in _ip("-details", "link", "show", "dev", name)})
-    return found
+            links.update({str(link["ifname"]): link for link in _ip("-details", "link", "show", "dev", name)})
+    return links
 
 
 def _exists(name: str) -> bool:
@@ -264,11 +264,12 @@ def refresh_tunnels(address: str, addresses: t.Sequence[str], check_mode: bool) 
 
     Devices that are gone since the host started are not made: the start of a guest does that.
     """
+
+    def refresh(tunnel: Tunnel) -> dict[str, t.Any]:
+        return _refresh(tunnel, address, addresses, check_mode)
+
     with contextlib.nullcontext() if check_mode else host_lock(LOCK_ROOT, LOCK):
-        return {
-            each.bridge: attempt(lambda tunnel: _refresh(tunnel, address, addresses, check_mode), each)
-            for each in recorded()
-        }
+        return {tunnel.bridge: attempt(refresh, tunnel) for tunnel in recorded()}
 
 
 def _refresh(tunnel: Tunnel, address: str, addresses: t.Sequence[str], check_mode: bool) -> dict[str, t.Any]:
@@ -292,7 +293,9 @@ def restore_tunnels(bridges: t.Callable[[], t.Iterable[str]]) -> None:
 
     :arg bridges: returns the bridges of the guest. It is called only where a tunnel is incomplete.
     """
-    missing = {each.bridge: each for each in recorded() if not (_exists(each.bridge) and _exists(each.device))}
+    missing = {
+        tunnel.bridge: tunnel for tunnel in recorded() if not (_exists(tunnel.bridge) and _exists(tunnel.device))
+    }
     if not missing:
         return
     for bridge in sorted(missing.keys() & set(bridges())):

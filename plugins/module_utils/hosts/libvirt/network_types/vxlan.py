@@ -59,7 +59,7 @@ class HostVxlan:
             ours = [tunnel for tunnel in tunnels.recorded() if tunnel.bridge not in keep]
             used = used_by_domains(connection) if ours else set()
             for tunnel in ours:
-                outcome = attempt(lambda each: _purge(each, used, min_age, check_mode), tunnel)
+                outcome = attempt(lambda candidate: _purge(candidate, used, min_age, check_mode), tunnel)
                 if outcome["changed"] or outcome["error"]:
                     yield {"name": tunnel.bridge, **outcome}
 
