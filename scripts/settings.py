@@ -58,6 +58,7 @@ FRAGMENTS = {
     "port_selection": ("ports", ("PORT_SELECTION",)),
     "request": ("request", ("REQUEST",)),
     "scheduler": ("scheduling", ("SCHEDULER",)),
+    "security_group_selection": ("security_groups", ("SECURITY_GROUP_SELECTION",)),
     "volume": ("volumes", ("VOLUME",)),
     "volume_scheduler": ("volumes", ("VOLUME_SCHEDULER",)),
     "volume_selection": ("volumes", ("VOLUME_SELECTION",)),
@@ -80,6 +81,7 @@ ROLES = {
             "instances_path": "The role creates the folder.",
             "volume_attach": "With `kernel` the role starts the host's iSCSI initiator, with systemd also when the host boots.",
             "disk_backend": "With `lvm` and `qcow2_on_lvm` the role installs LVM. It does not create the volume group.",
+            "firewall_driver": "With `nftables` the role installs nftables, and a unit loads the filters before libvirt when the host boots.",
         },
     ),
     "storage_host": (

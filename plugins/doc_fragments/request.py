@@ -21,10 +21,11 @@ options:
     description:
       - >-
         Limits of a project: C(instances), C(cores), C(ram) (MiB), C(ports) (-1, unlimited, by default), C(server_groups),
-        C(server_group_members) (10 by default); of an instance C(metadata_items) (128), C(injected_files) (5),
-        C(injected_file_content_bytes) (10240), C(injected_file_path_length) (255); for volumes C(volumes), C(snapshots)
-        (10), C(gigabytes) (1000), C(per_volume_gigabytes), and with a volume type C(volumes_TYPE), C(gigabytes_TYPE),
-        C(snapshots_TYPE) (unlimited); C(projects) (project name to its own limits).
+        C(server_group_members), C(security_groups) (10 by default), C(security_group_rules) (100); of an instance
+        C(metadata_items) (128), C(injected_files) (5), C(injected_file_content_bytes) (10240),
+        C(injected_file_path_length) (255); for volumes C(volumes), C(snapshots) (10), C(gigabytes) (1000),
+        C(per_volume_gigabytes), and with a volume type C(volumes_TYPE), C(gigabytes_TYPE), C(snapshots_TYPE) (unlimited);
+        C(projects) (project name to its own limits).
       - Read from the variable C(bootflow_quotas), else V({}).
     type: dict
   project:
@@ -164,11 +165,11 @@ options:
   networks:
     description:
       - >-
-        Networks that requests may name: C(name), C(type) (C(network): a libvirt network; C(bridge): a Linux bridge;
-        C(vxlan): reaches over hosts), C(source) (its name on the host), C(vni) (of C(vxlan)), C(manage) (create a missing
-        libvirt network), C(forward) (of a managed one: none, nat, route, open), C(mtu), C(enforce_allocation_pools),
-        C(subnets) (C(name), C(cidr), C(gateway_ip) (the first address; null: none), C(allocation_pools),
-        C(dns_nameservers), C(host_routes), C(enable_dhcp)); see C(docs/networks.md).
+        Networks that requests may name: C(name), C(type) (C(network): a libvirt network; C(bridge): a Linux bridge),
+        C(source) (its name on the host), C(manage) (create a missing libvirt network), C(forward) (of a managed one:
+        none, nat, route, open), C(mtu), C(enforce_allocation_pools), C(port_security_enabled) (of its ports), C(subnets)
+        (C(name), C(cidr), C(gateway_ip) (the first address; null: none), C(allocation_pools), C(dns_nameservers),
+        C(host_routes), C(enable_dhcp)); see C(docs/networks.md).
       - Read from the variable C(bootflow_networks), else V([]).
     type: raw
   keypairs:

@@ -35,10 +35,11 @@ options:
     description:
       - >-
         Limits of a project: C(instances), C(cores), C(ram) (MiB), C(ports) (-1, unlimited, by default), C(server_groups),
-        C(server_group_members) (10 by default); of an instance C(metadata_items) (128), C(injected_files) (5),
-        C(injected_file_content_bytes) (10240), C(injected_file_path_length) (255); for volumes C(volumes), C(snapshots)
-        (10), C(gigabytes) (1000), C(per_volume_gigabytes), and with a volume type C(volumes_TYPE), C(gigabytes_TYPE),
-        C(snapshots_TYPE) (unlimited); C(projects) (project name to its own limits).
+        C(server_group_members), C(security_groups) (10 by default), C(security_group_rules) (100); of an instance
+        C(metadata_items) (128), C(injected_files) (5), C(injected_file_content_bytes) (10240),
+        C(injected_file_path_length) (255); for volumes C(volumes), C(snapshots) (10), C(gigabytes) (1000),
+        C(per_volume_gigabytes), and with a volume type C(volumes_TYPE), C(gigabytes_TYPE), C(snapshots_TYPE) (unlimited);
+        C(projects) (project name to its own limits).
       - Read from the variable C(bootflow_quotas), else V({}).
     type: dict
   project:

@@ -68,6 +68,11 @@ options:
   volume_group:
     description: Volume group of the disks. It must exist.
     type: str
+  firewall_driver:
+    description: Driver that filters the ports of guests. With V(nftables) it is reported whether this host can.
+    type: str
+    choices: [noop, nftables]
+    default: noop
   disk_medium:
     description: Medium of the local disks. Flavors can request it with the extra spec C(capabilities:disk_medium).
     type: str
@@ -208,7 +213,9 @@ compute_node:
       elements: list
       returned: success
     stats:
-      description: Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium).
+      description:
+        - Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium). With O(firewall_driver=nftables) C(firewall_driver), or
+          why the host cannot filter ports as C(not_filtering).
       type: dict
       returned: success
     numa_topology:
@@ -369,6 +376,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.stores.registry import DEFAULT, NAMES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import MEDIA
+from ansible_collections.bootflow.compute.plugins.module_utils.core.firewall.driver import DRIVERS, NFTABLES, NOOP
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.connectors.registry import CHOICES
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.dhcp import dhcp_networks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts.facts import compute_node
@@ -400,6 +408,7 @@ def main():
             "disk_backend": {"type": "str", "choices": list(NAMES), "default": DEFAULT},
             "volume_group": {"type": "str"},
             "volume_attach": {"type": "str", "choices": list(CHOICES)},
+            "firewall_driver": {"type": "str", "choices": list(DRIVERS), "default": NOOP},
             "disk_medium": {"type": "str", "choices": ["", *MEDIA], "default": ""},
             "cpu_flags": {"type": "list", "elements": "str", "default": []},
             "vxlan_address": {"type": "str", "default": ""},
@@ -431,7 +440,7 @@ def main():
                 args["volume_attach"] or "",
                 args["cpu_flags"],
                 args["volumes"] if args["list_other_disks"] else None,
-                args["vxlan_address"],
+                args["firewall_driver"] == NFTABLES,
             )
             if args["iqn_prefixes"]:
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])

@@ -59,6 +59,7 @@ ports:
     - The ports with C(id), C(name), C(project), C(network_id), C(network) (its name in the inventory), C(mac_address), C(fixed_ips) (each
       C(subnet_id) and C(ip_address)), C(tags), C(instance_uuid) and C(instance) (that has the port), C(host) (to which it is bound), C(tag) (of
       the device) and C(created_at).
+    - C(security_groups) (ids), C(allowed_address_pairs) and C(port_security_enabled) say what hosts let through.
     - C(preserve_on_delete) is true of ports that M(bootflow.compute.port_create) made. The others are deleted with their instance.
   type: list
   elements: dict

@@ -25,7 +25,9 @@ attributes:
 options:
   ports:
     description:
-      - List of C(port) (name or id), and one or more of C(name), C(mac_address), C(fixed_ips) and C(tags), see M(bootflow.compute.port_create).
+      - List of C(port) (name or id), and one or more of C(name), C(mac_address), C(fixed_ips), C(tags), C(security_groups),
+        C(allowed_address_pairs) and C(port_security_enabled), see M(bootflow.compute.port_create).
+      - The last three also change while an instance has the port, and alone also of ports that boots made, named by their ids.
       - Addresses of C(fixed_ips) that the port has are kept, the others are freed.
       - Read from the variable C(bootflow_ports).
     type: list

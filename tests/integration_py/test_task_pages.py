@@ -35,6 +35,7 @@ A_FILE = ("apply",)
 SEVERAL_HOSTS = ("several-hosts", "networks", "grow-a-disk", "service-a-host", "whatif", "audit")
 # Pages whose commands are not typed here, and why.
 ELSEWHERE = {
+    "port-filters": "it needs a kernel that tracks connections on bridges: tests/confined_py/test_port_filters.py",
     "errors": "it has no commands",
     "ceph": "it needs a cluster: test_ceph.py",
     "operations": "test_operations.py and its neighbours run each playbook, whose instances have to be in another state each time",
@@ -48,6 +49,7 @@ ELSEWHERE = {
     "incremental-backups": "as snapshots: test_incremental_backups.py",
     "shelve": "as snapshots: test_shelve.py",
     "ports": "its playbooks work on the ledger alone: tests/simulated_py/test_ports.py",
+    "security-groups": "as port-filters; tests/simulated_py/test_security_groups.py and test_port_filters.py run its playbooks",
     "volumes": "it needs a storage host: tests/storage_py/test_volume_playbooks.py",
     "volumes-by-hand": "it needs a storage host: tests/storage_py/test_volumes_by_hand.py",
 }

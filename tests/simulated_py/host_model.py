@@ -16,6 +16,8 @@ import uuid as uuid_module
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import GIB, MIB
+from ansible_collections.bootflow.compute.plugins.module_utils.core.firewall.document import read_filters
+from ansible_collections.bootflow.compute.plugins.module_utils.core.firewall.nftables import render
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.namespaces import (
     NOVA_NAMESPACE,
     OWNER_NAMESPACE,
@@ -50,6 +52,7 @@ class HostModel:
         self.domains: dict[str, dict[str, t.Any]] = state["domains"]
         self.folders: dict[str, dict[str, t.Any]] = state["folders"]
         self.networks: dict[str, dict[str, t.Any]] = state["networks"]
+        self.filters: dict[str, str] = state["filters"]
         self.volumes: dict[str, int] = state.setdefault("volumes", {})  # sizes in GiB of logical volumes
         self.targets: list[str] = state.setdefault("targets", [])  # volumes
         self.swapped: list[str] = state.setdefault("swapped", [])  # attachments whose guests have gone over to them
@@ -70,7 +73,7 @@ class HostModel:
             "local_gb": 400,
             "arch": "x86_64",
         }
-        return {"facts": facts, "domains": {}, "folders": {}, "networks": {}, "files": {}, "images": {}}
+        return {"facts": facts, "domains": {}, "folders": {}, "networks": {}, "filters": {}, "files": {}, "images": {}}
 
     # --- what a host reports ------------------------------------------------------------------------------------------
 
@@ -90,6 +93,7 @@ class HostModel:
         ]
         del facts["arch"]
         bridges, there = facts.pop("bridges", ()), facts.pop("libvirt_networks", {})
+        stats = {"firewall_driver": "nftables"} if arguments.get("firewall_driver") == "nftables" else {}
         node = {
             **facts,
             "host_ip": "",
@@ -126,7 +130,7 @@ class HostModel:
                     for name, active in {**there, **dict.fromkeys(self.networks, True)}.items()
                 ],
             },
-            "stats": {"disk_backend": arguments["disk_backend"]},
+            "stats": {"disk_backend": arguments["disk_backend"], **stats},
             "virt_type": "kvm",
             "virt_type_reason": "simulated",
             "guest_content": [],
@@ -237,6 +241,18 @@ class HostModel:
             "changed": made["changed"] or reserved["changed"],
             "outcomes": made["outcomes"],
             "reservations": reserved["outcomes"],
+        }
+
+    def port_filters(self, arguments: Arguments) -> Result:
+        filters = read_filters(arguments["document"])
+        before, after = self.filters.get("nftables", ""), render(filters)
+        self.filters["nftables"] = after
+        return {
+            "changed": before != after,
+            "superseded": False,
+            "revision": filters.revision,
+            "present": [],
+            "diff": {"before": before, "after": after},
         }
 
     def _reserve(self, wanted: Arguments) -> bool:
@@ -793,6 +809,7 @@ MODULES: dict[str, t.Callable[[HostModel, Arguments], Result]] = {
         "instance_snapshot",
         "iscsi_initiator",
         "iscsi_target",
+        "port_filters",
         "storage_backend_info",
         "virtual_network",
         "volume_lvm",

@@ -69,6 +69,7 @@ OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
     ("vxlan", "the kernel's type of a device"): {HOSTS + "os/tunnels.py"},
     ("bridge", "a program of iproute2"): {HOSTS + "os/tunnels.py"},
     ("bridge", "the element of libvirt's definition of a network"): {HOSTS + "libvirt/network_types/network.py"},
+    ("bridge", "nftables' family of tables for frames that a bridge forwards"): {CORE + "firewall/nftables.py"},
     ("kernel", "the time of a CPU, or the kernel that a guest starts"): {
         CORE + "guest/domain/compare.py",
         CORE + "guest/domain/platform.py",

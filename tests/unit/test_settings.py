@@ -169,7 +169,7 @@ def test_an_option_of_a_role_that_is_a_setting_is_described_by_it() -> None:
                 default = re.search(r"default\((.*), true\)", str(value))
                 expected = [] if setting.required or setting.default == () else setting.default
                 assert default and yaml.safe_load(default.group(1)) == expected
-    assert len(found) == 8
+    assert len(found) == 9
 
 
 def test_every_name_in_messages_playbooks_and_documents_is_a_variable() -> None:
@@ -208,6 +208,8 @@ def test_the_results_are_what_the_playbooks_register() -> None:
             "live_round",
             "live_again_needed",
             "go_on",
+            "filters_alone",
+            "filters_needed",
         )
     }
     assert set(re.findall(r"register: (bootflow_\w+)", text)) | passed == names.RESULTS

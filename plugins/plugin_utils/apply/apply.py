@@ -21,6 +21,7 @@ from ...module_utils.ledger.compute import history
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import backends
 from ..run import inventory_hosts, tables
+from ..run.firewall import port_filters
 from ..run.ledger_action import LedgerAction, read_settings
 from ..run.results import outcome, unfit
 from ..run.stage_results import CONTROLLER, StageResults
@@ -65,6 +66,7 @@ class Apply:
             self.action.context().actor,
             follows_file=True,
             ledger_images=ledger_images.images_of(self.action),
+            filters_ports=port_filters.filters(self.action),
         )
         stages = {
             "ask": self._ask,

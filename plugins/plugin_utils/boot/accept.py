@@ -19,6 +19,7 @@ from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import attachments, backends
 from ..builds import kept_guest_data
 from ..run import host_settings, inventory_hosts, tables
+from ..run.firewall import port_filters
 from ..run.ledger_action import LedgerAction
 from ..run.results import diff
 from ..run.stage_results import StageResults
@@ -90,6 +91,7 @@ class BootAccept:
             scheduler_settings.zones(self.action),
             self.action.context().actor,
             ledger_images=ledger_images.images_of(self.action),
+            filters_ports=port_filters.filters(self.action),
         )
         if not self.options["follow_file"]:
             request.refuse_fields_of_apply()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ...module_utils.core.request.guest_data import user_data_doubt
 from ...module_utils.core.request.later import without_effect
 from ...module_utils.core.request.unread_names import unread_names, unread_requirements
+from ..run.firewall import port_filters
 from ..run.ledger_action import LedgerAction
 from ..settings import boot_request, scheduler_settings
 
@@ -24,7 +25,7 @@ def warn_of_names(action: LedgerAction, request: boot_request.BootRequest) -> No
     of_flavors = compared if "AggregateInstanceExtraSpecsFilter" in filters else ()
     of_images = compared if "AggregateImagePropertiesIsolation" in filters else ()
     for text in (
-        *without_effect(action.options["instances"] or ()),
+        *without_effect(action.options["instances"] or (), port_filters.filters(action)),
         *unread_names(flavors.values(), (), of_flavors),
         *unread_names((), images.values(), of_images),
         *unread_requirements(flavors.values(), filters, scheduler_settings.has_own_filters(filters)),

@@ -25,6 +25,7 @@ from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import backends
 from ...module_utils.ledger.storage.volumes import VolumeRow
 from ..run import host_variables, tables
+from ..run.firewall import port_filters
 from ..run.ledger_action import LedgerAction
 from ..run.results import outcome, unfit
 from ..settings import (
@@ -70,6 +71,7 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
         scheduler_settings.reading_of(action),
         user=action.context().actor,
         ledger_images=ledger_images.images_of(action),
+        filters_ports=port_filters.filters(action),
     )
     options = boot_volume_settings.accept_options(action, request)
     configurations = scheduler_settings.configurations(action)

@@ -234,7 +234,7 @@ def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.
         "disk_medium": host.disk_medium,
         "volume_attach": host.volume_attach,
         "cpu_flags": list(host.cpu_model_extra_flags),
-        "vxlan_address": host.vxlan_address,
+        "firewall_driver": host.firewall_driver,
     }
 
 

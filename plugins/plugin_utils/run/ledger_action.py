@@ -45,6 +45,7 @@ from ...module_utils.ledger.db.this_run import Context
 from ...module_utils.ledger.db.transaction import Transaction
 from ..transport import drivers, host_programs, packed_modules
 from . import host_settings, time_limits
+from .firewall import port_filters
 from .playbooks import playbook_of_this_run
 from .results import error_result, module_error, traceback_of
 from .run_lease import RunLease
@@ -427,6 +428,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
             count_failed_builds=self.options.get(threshold, getattr(run, threshold)) != 0,
             lease_seconds=self.options.get("lease_seconds", run.lease_seconds),
             base_mac=run.base_mac,
+            filters_ports=port_filters.filters(self),
             lease=self.lease,
         )
 
@@ -546,6 +548,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 "delegate_to is %s, whose answer would be written as that of %s. "
                 "Remedy: Name the hosts in the play (hosts), and remove delegate_to." % (delegated, host)
             )
+        port_filters.before(self, name, arguments)
         seconds, step = time_limits.limit_of(self, name, arguments), str(arguments.get("step") or "")
         self.check_lease(name)
         try:

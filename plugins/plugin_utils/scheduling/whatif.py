@@ -19,6 +19,7 @@ from ...module_utils.flows.boot.whatif import Answer, Facts
 from ...module_utils.ledger.compute import fleet
 from ...module_utils.ledger.db.transaction import Transaction
 from ..run import tables
+from ..run.firewall import port_filters
 from ..run.ledger_action import LedgerAction
 from ..run.results import error_result
 from ..settings import boot_request, ledger_images, scheduler_settings, variable_names
@@ -113,6 +114,7 @@ class WhatIf:
             scheduler_settings.reading_of(self.action),
             user=self.action.context().actor,
             ledger_images=ledger_images.images_of(self.action),
+            filters_ports=port_filters.filters(self.action),
         )
         self._networks = {network.id: network for network in asked.catalogue.networks.values()}
         return asked.requests
@@ -140,6 +142,7 @@ class WhatIf:
             scheduler_settings.reading_of(self.action),
             user=self.action.context().actor,
             ledger_images=ledger_images.images_of(self.action),
+            filters_ports=port_filters.filters(self.action),
         ).requests
         return [replace(r, image=None) for r in requests] if self.options["image"] is None else requests
 

@@ -35,12 +35,14 @@ class BootRequest:
         user: str = "",
         follows_file: bool | None = None,
         ledger_images: LedgerImages | None = None,
+        filters_ports: bool = False,
     ):
         """:arg reading: what the scheduler reads; by default from its settings among the options. Without these, hints are
             not checked against filters.
         :arg zones: the availability zones that exist; None: any may be requested.
         :arg user: who runs the playbook.
         :arg ledger_images: images of the ledger that entries may name.
+        :arg filters_ports: hosts filter the ports of guests; otherwise entries name no security group
         :arg follows_file: the playbook apply reads it, which has fields that a boot refuses. None: as ``follow_file`` of the options says
         """
         self.options = options
@@ -85,6 +87,7 @@ class BootRequest:
                 overhead=options["instance_overhead"],
                 follows_file=bool(options.get("follow_file") if follows_file is None else follows_file),
                 max_count=options["max_count"],
+                filters_ports=filters_ports,
             ),
         )
 

@@ -147,7 +147,8 @@ _PROFILE: Fields = {
     ),
     "stats": Field(
         mapping(name, text()),
-        "Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium).",
+        "Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium). With O(firewall_driver=nftables) C(firewall_driver), or"
+        " why the host cannot filter ports as C(not_filtering).",
     ),
 }
 # What many nodes share: see ledger/compute/profiles.py.
@@ -349,6 +350,16 @@ DHCP: Shape = record(
 )
 
 ANSWERS: dict[str, tuple[Fields, Fields]] = {
+    "port_filters": (
+        {
+            "superseded": Field(
+                flag, "Whether the host has filters of a later revision of the same ledger, which stay."
+            ),
+            "revision": Field(whole(), "Revision of the filters that the host has."),
+            "present": Field(items(uuid), "IDs of the ports whose devices the host has at this moment."),
+        },
+        {},
+    ),
     "compute_node_info": (
         {"compute_node": Field(NODE, "Facts of the host. Memory is in MiB, disk in GiB.")},
         {

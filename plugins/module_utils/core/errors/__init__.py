@@ -35,6 +35,7 @@ from .quotas import *
 from .request import *
 from .request import InvalidRequest
 from .scheduling import *
+from .security_groups import *
 from .volumes import *
 
 

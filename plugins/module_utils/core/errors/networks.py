@@ -200,3 +200,14 @@ class InterfaceAttachFailedNoNetwork(InvalidInput):
 
     msg_fmt = "No specific network was requested and none are available for project '%(project_id)s'."
     remedy = "Add a network to bootflow_networks."
+
+
+class HostCannotFilter(NetworkError):
+    """The host cannot filter the ports of its guests: nft refuses the filters, which stay as they were."""
+
+    msg_fmt = "%(host)s cannot filter the ports of its guests: %(reason)s"
+    status = 500
+    remedy = (
+        "That host needs nftables 1.0.6 or later and a kernel with CONFIG_NF_TABLES_BRIDGE and CONFIG_NF_CONNTRACK_BRIDGE (modprobe nf_conntrack_bridge);"
+        " Debian's kernels have them. Or set bootflow_firewall_driver: noop."
+    )

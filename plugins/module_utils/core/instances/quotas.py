@@ -25,6 +25,9 @@ RESOURCES = ("instances", "cores", "ram")
 PORTS = "ports"
 SERVER_GROUPS = "server_groups"
 SERVER_GROUP_MEMBERS = "server_group_members"
+#: source: Neutron's quota_security_group and quota_security_group_rule
+SECURITY_GROUPS = "security_groups"
+SECURITY_GROUP_RULES = "security_group_rules"
 #: of one instance
 METADATA_ITEMS = "metadata_items"
 INJECTED_FILES = "injected_files"
@@ -34,6 +37,8 @@ INJECTED_FILE_PATH_LENGTH = "injected_file_path_length"
 DEFAULTS = {
     SERVER_GROUPS: 10,
     SERVER_GROUP_MEMBERS: 10,
+    SECURITY_GROUPS: 10,
+    SECURITY_GROUP_RULES: 100,
     METADATA_ITEMS: 128,
     INJECTED_FILES: 5,
     INJECTED_FILE_CONTENT_BYTES: 10240,
@@ -166,6 +171,21 @@ def check_ports(new: int, used: int, limits: Amounts) -> None:
     """
     if _exceeds(PORTS, new, {PORTS: used}, limits):
         raise PortLimitExceeded(remedy="Detach interfaces, delete instances, or raise ports in bootflow_quotas.")
+
+
+def check_security_groups(new: Amounts, used: Amounts, limits: Amounts, project: str) -> None:
+    """Check whether a project may have more security groups and rules. :arg new: {SECURITY_GROUPS, SECURITY_GROUP_RULES}
+
+    :arg limits: of the project, see limits_of().
+    :raises OverQuota: it may not.
+    """
+    overs = [name for name in (SECURITY_GROUPS, SECURITY_GROUP_RULES) if _exceeds(name, new[name], used, limits)]
+    if overs:
+        raise OverQuota(
+            message="Quota exceeded for resources: %s. Project %s has %s of %s"
+            % (overs, project, ", ".join(str(used[n]) for n in overs), ", ".join(str(limits[n]) for n in overs)),
+            remedy="Delete security groups or rules, or raise %s in bootflow_quotas." % " and ".join(overs),
+        )
 
 
 def _limit(limits: Amounts, name: str) -> t.Optional[int]:

@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 
 from ..disks.whole_disks import WholeDiskRequest
 from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest
+from ..networks.security_rules import DEFAULT as DEFAULT_GROUP
 from ..resources.claims import Overhead
 from ..resources.numa.topology import GuestNUMATopology
 from ..resources.pci.request import PciRequest
 from .server_groups import ServerGroup
+
+#: Security groups of an entry that names none.
+DEFAULT_GROUPS = (DEFAULT_GROUP,)
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class ServerRequest:
     admin_password: str | None = None  # never stored
     injected_files: tuple[InjectedFile, ...] = ()
     block_device_mapping: tuple[BlockDevice, ...] = ()
-    security_groups: tuple[str, ...] = ("default",)
+    security_groups: tuple[str, ...] = DEFAULT_GROUPS
     access_ip_v4: str | None = None
     access_ip_v6: str | None = None
     disk_config: str = "AUTO"  # AUTO or MANUAL

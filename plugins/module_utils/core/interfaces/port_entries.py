@@ -19,6 +19,8 @@ from ..reading.setting import canonical
 from ..request.catalogue import Catalogue, find_subnet
 from ..request.networks import subnet_of_address
 from ..request.schema import entry_errors, schema_validator, without_nulls
+from . import port_security
+from .port_security import GivenSecurity, read_security
 
 NAME = {"type": "string", "minLength": 1, "maxLength": 255, "format": "name"}
 _MAC = {
@@ -41,7 +43,13 @@ _TAGS = {
     "maxItems": 50,
     "items": {"type": "string", "minLength": 1, "maxLength": 60, "format": "name"},
 }
-_FIELDS = {"name": NAME, "mac_address": _MAC, "fixed_ips": _FIXED_IPS, "tags": _TAGS}
+_FIELDS = {
+    "name": NAME,
+    "mac_address": _MAC,
+    "fixed_ips": _FIXED_IPS,
+    "tags": _TAGS,
+    **port_security.fields(NAME, _MAC),
+}
 _MADE = {**_FIELDS, "network": NAME, "network_id": NAME}
 _CHANGED = {**_FIELDS, "port": NAME}
 
@@ -56,6 +64,7 @@ class PortEntry:
     mac_address: t.Optional[str] = None
     fixed_ips: t.Optional[tuple[FixedAddress, ...]] = None
     tags: t.Optional[tuple[str, ...]] = None
+    security: GivenSecurity = GivenSecurity()
 
 
 @dataclass(frozen=True)
@@ -68,10 +77,18 @@ class PortChange:
     mac_address: t.Optional[str] = None
     fixed_ips: t.Optional[tuple[t.Mapping[str, str], ...]] = None
     tags: t.Optional[tuple[str, ...]] = None
+    security: GivenSecurity = GivenSecurity()
+
+    @property
+    def is_security_only(self) -> bool:
+        """Whether nothing else changes: ports that boots made for their instances can have that, too."""
+        return all(value is None for value in (self.name, self.mac_address, self.fixed_ips, self.tags))
 
 
-def read_ports(entries: t.Sequence[t.Any], catalogue: Catalogue) -> list[PortEntry]:
+def read_ports(entries: t.Sequence[t.Any], catalogue: Catalogue, filters_ports: bool = False) -> list[PortEntry]:
     """The ports to make.
+
+    :arg filters_ports: hosts filter the ports of guests; otherwise port security is refused.
 
     :raises InvalidRequest: all errors, the paths beginning with ports.
     """
@@ -98,13 +115,14 @@ def read_ports(entries: t.Sequence[t.Any], catalogue: Catalogue) -> list[PortEnt
             )
             problems.add(path + ".network", error)
         mac_address = _mac(path, entry, problems)
-        made.append(PortEntry(path, entry["name"], network, mac_address, fixed_ips, _tags(entry)))
+        security = read_security(path, entry, filters_ports, problems)
+        made.append(PortEntry(path, entry["name"], network, mac_address, fixed_ips, _tags(entry), security))
     problems.raise_if_any()
     return made
 
 
-def read_port_changes(entries: t.Sequence[t.Any]) -> list[PortChange]:
-    """The ports to change. :raises InvalidRequest: all errors, the paths beginning with ports."""
+def read_port_changes(entries: t.Sequence[t.Any], filters_ports: bool = False) -> list[PortChange]:
+    """The ports to change. :arg filters_ports: see read_ports(). :raises InvalidRequest: all errors, the paths beginning with ports."""
     problems, changes, words = Problems(), [], set()
     for path, entry in _sound(entries, _CHANGED, ("port",), problems):
         if canonical(entry["port"]) in words:
@@ -113,7 +131,7 @@ def read_port_changes(entries: t.Sequence[t.Any]) -> list[PortChange]:
         if len(entry) == 1:
             error = InvalidInput(
                 message="no change of port %s is requested" % entry["port"],
-                remedy="Give name, mac_address, fixed_ips or tags.",
+                remedy="Give name, mac_address, fixed_ips, tags, security_groups, allowed_address_pairs or port_security_enabled.",
             )
             problems.add(path, error)
         given = entry.get("fixed_ips")
@@ -125,6 +143,7 @@ def read_port_changes(entries: t.Sequence[t.Any]) -> list[PortChange]:
                 mac_address=_mac(path, entry, problems),
                 fixed_ips=tuple(given) if given is not None else None,
                 tags=_tags(entry),
+                security=read_security(path, entry, filters_ports, problems),
             )
         )
     problems.raise_if_any()

@@ -24,6 +24,9 @@ class Network:
     mtu: int | None = None
     enforce_allocation_pools: bool = False
     manage: bool = False  # True: the collection defines and starts it where it is missing, if its type can be managed
+    port_security_enabled: bool = (
+        True  # of its new ports; False: hosts filter nothing of what their guests send and get
+    )
     forward: str = "none"  # of a managed network: none, nat, route, open
     vni: int | None = None  # of a network that reaches over hosts by VXLAN
 

@@ -12,6 +12,7 @@ import typing as t
 from ..errors import BootflowError, NotSupportedYet
 from ..guest.constraints import is_true
 from ..model import Flavor
+from ..networks.security_rules import DEFAULT as DEFAULT_GROUP
 
 _FIELDS = {
     "host": (
@@ -36,7 +37,7 @@ def later_fields(entry: t.Mapping[str, t.Any], bad: t.Container[str]) -> t.Itera
             yield name, NotSupportedYet(feature=feature, remedy=remedy)
 
 
-#: What security groups and port security do with Neutron.
+#: What security groups and port security do where hosts filter.
 NOT_FILTERED = (
     "Nothing filters the traffic of a guest, which can also use any IP or MAC address. Filter it in the guest, or on the network that its"
     " bridge leads to."
@@ -46,17 +47,25 @@ NOT_FILTERED = (
 _SHOWN = 5
 
 
-def later_security_groups(groups: t.Iterable[str]) -> t.Iterator[BootflowError]:
-    for group in groups:
-        if group != "default":
+def later_security_groups(groups: t.Iterable[str], filters_ports: bool) -> t.Iterator[BootflowError]:
+    """Groups that no host would filter by. :arg filters_ports: hosts filter the ports of guests"""
+    for group in () if filters_ports else groups:
+        if group != DEFAULT_GROUP:
             yield NotSupportedYet(
-                feature="Security group %s (any other than default)" % ascii(group),
-                remedy="Leave security_groups out. %s" % NOT_FILTERED,
+                feature="Security group %s (any other than default, with bootflow_firewall_driver: noop)"
+                % ascii(group),
+                remedy="Set bootflow_firewall_driver: nftables for all hosts, as docs/security-groups.md says, or leave security_groups out. %s"
+                % NOT_FILTERED,
             )
 
 
-def without_effect(entries: t.Iterable[t.Any]) -> list[str]:
-    """A sentence for each field of valid entries that is accepted and does nothing. :arg entries: as they were written"""
+def without_effect(entries: t.Iterable[t.Any], filters_ports: bool) -> list[str]:
+    """A sentence for each field of valid entries that is accepted and does nothing.
+
+    :arg entries: as they were written. :arg filters_ports: hosts filter the ports of guests
+    """
+    if filters_ports:
+        return []
     names = [str(e.get("name")) for e in entries if isinstance(e, t.Mapping) and e.get("security_groups")]
     if not names:
         return []

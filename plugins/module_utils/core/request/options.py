@@ -37,5 +37,6 @@ class RequestOptions:
     enabled_weighers: t.Optional[t.Collection[str]] = None
     follows_file: bool = True  # of the playbook apply, whose entries have fields that a boot refuses
     max_count: int = MAX_COUNT  # of all entries
+    filters_ports: bool = False  # hosts filter the ports of guests: entries may name security groups
     schema_dirs: t.Sequence[str] = ()  # folders with more schema fragments
     quotas: t.Mapping[str, t.Any] = field(default_factory=dict)  # bootflow_quotas, see instances.quotas.limits_of()

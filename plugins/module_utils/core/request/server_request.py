@@ -25,7 +25,7 @@ from ..errors import (
 )
 from ..guest.config_drive_rules import check_files
 from ..instances.quotas import DEFAULTS, limits_of
-from ..instances.request import ServerRequest
+from ..instances.request import DEFAULT_GROUPS, ServerRequest
 from ..instances.server_groups import ServerGroup
 from ..model import BlockDevice, Flavor, Image, InjectedFile, NetworkRequest
 from ..reading.formats import to_boolean, to_integer
@@ -357,9 +357,9 @@ class _Entry:
 
     def _security_groups(self) -> tuple[str, ...]:
         requested = [item["name"] if isinstance(item, t.Mapping) else item for item in self.get("security_groups", ())]
-        for error in later_security_groups(requested):
+        for error in later_security_groups(requested, self.options.filters_ports):
             self.problems.add(self.at("security_groups"), error)
-        return tuple(dict.fromkeys(str(name) for name in requested)) or ("default",)
+        return tuple(dict.fromkeys(str(name) for name in requested)) or DEFAULT_GROUPS
 
     def _key(self) -> tuple[t.Optional[str], t.Optional[str]]:
         name = self.text("key_name")

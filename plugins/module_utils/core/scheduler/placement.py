@@ -27,10 +27,10 @@ from .smallest_change import enough_for
 from .weighers.base import Weigher
 from .weighing import Ranking
 
-#: What to do where hosts lack networks.
+#: What to do where hosts lack networks, or do not filter ports.
 MAKE_NETWORKS = (
     "Create what is missing on hosts that are to have it, or correct the source in bootflow_networks;"
-    " then run bootflow.compute.heartbeat, so that the hosts report it."
+    " apply the role compute_host where they are to filter ports; then run bootflow.compute.heartbeat, so that the hosts report it."
 )
 #: Names of all filters that rejected hosts -> what to do about it, where that is not a change of the request.
 _REMEDIES = {

@@ -45,6 +45,8 @@ class RequestSpec:
     pci_requests: t.Sequence[PciRequest] = ()
     whole_disks: t.Sequence[WholeDiskRequest] = ()
     networks: t.Sequence[HostNetwork] = ()  # that a host must have; managed ones are made there
+    has_ports: bool = False  # a host with bootflow_firewall_driver: nftables must be able to filter them
+    has_security_groups: bool = False  # other than default: only a host that filters can take the instance
     is_bfv: bool = False  # booted from a volume: the flavor's root disk is not used
     zero_disk_gb: int = 0  # what the root disk of a flavor with root_gb 0 can become
 

@@ -16,6 +16,7 @@ from ..disks.stores.registry import DEFAULT, NAMES
 from ..disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
 from ..disks.whole_disks import MEDIA
 from ..errors import BootflowError
+from ..firewall.driver import DRIVERS, NOOP
 from ..guest.config_drive_rules import FORMATS
 from ..guest.constraints import CACHE_MODES, CPU_MODES
 from ..guest.values import FIRMWARE_TYPES
@@ -184,9 +185,22 @@ IMAGES = Table(
     )
 )
 
+FIREWALL = Table(
+    (
+        Setting(
+            "firewall_driver",
+            str,
+            NOOP,
+            "Driver that filters the ports of this host's guests: `noop`, none; `nftables`, the host, by the security groups and addresses of its ports.",
+            choices=DRIVERS,
+        ),
+    )
+)
+
 COMPUTE = Table(
     (
         *IMAGES,
+        *FIREWALL,
         Setting("libvirt_uri", FILLED, "qemu:///system", "URI of the host's libvirt."),
         Setting(
             "libvirt_timeout",

@@ -63,10 +63,11 @@ CATALOGUE = Table(
             "networks",
             ENTRIES,
             (),
-            "Networks that requests may name: `name`, `type` (`network`: a libvirt network; `bridge`: a Linux bridge; `vxlan`: reaches"
-            " over hosts), `source` (its name on the host), `vni` (of `vxlan`), `manage` (create a missing libvirt network), `forward`"
-            " (of a managed one: none, nat, route, open), `mtu`, `enforce_allocation_pools`, `subnets` (`name`, `cidr`, `gateway_ip`"
-            " (the first address; null: none), `allocation_pools`, `dns_nameservers`, `host_routes`, `enable_dhcp`); see [networks.md](networks.md).",
+            "Networks that requests may name: `name`, `type` (`network`: a libvirt network; `bridge`: a Linux bridge), `source`"
+            " (its name on the host), `manage` (create a missing libvirt network), `forward` (of a managed one: none, nat, route,"
+            " open), `mtu`, `enforce_allocation_pools`, `port_security_enabled` (of its ports),"
+            " `subnets` (`name`, `cidr`, `gateway_ip` (the first address; null: none),"
+            " `allocation_pools`, `dns_nameservers`, `host_routes`, `enable_dhcp`); see [networks.md](networks.md).",
         ),
         Setting("keypairs", ENTRIES, (), "Public keys that requests may name: `name`, `public_key`."),
     )
@@ -79,7 +80,8 @@ QUOTA = Table(
             dict,
             {},
             "Limits of a project: `instances`, `cores`, `ram` (MiB), `ports` (-1, unlimited, by default), `server_groups`,"
-            " `server_group_members` (10 by default); of an instance `metadata_items` (128), `injected_files` (5),"
+            " `server_group_members`, `security_groups` (10 by default),"
+            " `security_group_rules` (100); of an instance `metadata_items` (128), `injected_files` (5),"
             " `injected_file_content_bytes` (10240), `injected_file_path_length` (255); for volumes `volumes`, `snapshots` (10), `gigabytes` (1000),"
             " `per_volume_gigabytes`, and with a volume type `volumes_TYPE`, `gigabytes_TYPE`, `snapshots_TYPE` (unlimited);"
             " `projects` (project name to its own limits).",

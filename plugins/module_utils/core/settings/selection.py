@@ -24,7 +24,8 @@ MISSING_OK = Setting(
     "missing_ok",
     bool,
     False,
-    "Playbooks `delete`, `volume_delete`, `image_delete` and `port_delete`: what is named and does not exist is not an error.",
+    "Playbooks `delete`, `volume_delete`, `image_delete`, `port_delete`, `security_group_delete` and"
+    " `security_group_rule_delete`: what is named and does not exist is not an error.",
 )
 
 DELETION = Table(

@@ -20,6 +20,13 @@ from .ports import PORT_DELETION, PORT_SELECTION, PORTS
 from .request import REQUEST, SHIPPED_IMAGES
 from .run import GUEST_DATA, INIT, LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS, WATCH, WATCHED
 from .scheduling import SCHEDULER
+from .security_groups import (
+    SECURITY_GROUP_DELETION,
+    SECURITY_GROUP_RULE_IDS,
+    SECURITY_GROUP_RULES,
+    SECURITY_GROUP_SELECTION,
+    SECURITY_GROUPS,
+)
 from .selection import (
     AUDIT,
     CONFIRMATION,
@@ -77,6 +84,17 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
         (*IMAGE_STORES, *IMAGE_WORK, *IMAGE_SELECTION, *IMAGE_DELETION, *IMAGE_EXPORT),
     ),
     ("Ports", "See [ports.md](ports.md).", (*PORTS, *PORT_SELECTION, *PORT_DELETION)),
+    (
+        "Security groups",
+        "See [security-groups.md](security-groups.md).",
+        (
+            *SECURITY_GROUPS,
+            *SECURITY_GROUP_RULES,
+            *SECURITY_GROUP_RULE_IDS,
+            *SECURITY_GROUP_SELECTION,
+            *SECURITY_GROUP_DELETION,
+        ),
+    ),
     (
         "Incremental backups",
         "See [incremental-backups.md](incremental-backups.md).",

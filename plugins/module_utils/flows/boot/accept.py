@@ -19,7 +19,7 @@ from ...core.disks.block_devices import PlannedDisk
 from ...core.guest import config_drive_rules
 from ...core.guest.names import domain_name, short_domain_names
 from ...core.instances import quotas, states
-from ...core.instances.request import ServerRequest
+from ...core.instances.request import DEFAULT_GROUPS, ServerRequest
 from ...core.model import NetworkRequest
 from ...core.networks.network import Network
 from ...core.reading import identifiers
@@ -125,6 +125,10 @@ def accept(tx: Transaction, entries: t.Sequence[ServerRequest], options: AcceptO
     entries = requested_ports.resolve_boot(
         tx, entries, [bool(names) for names in sorted_rows.new], options.networks, refusals
     )
+    if any(names and r.security_groups != DEFAULT_GROUPS for r, names in zip(entries, sorted_rows.new)):
+        from ..networks import requested_groups
+
+        entries = requested_groups.resolve_boot(tx, entries, [bool(names) for names in sorted_rows.new], refusals)
     had_disks = instances.disks_of(tx, [r.uuid for r in sorted_rows.resume])
     planned = _plan(tx, entries, sorted_rows.new, had_disks, options, refusals)
     _enter_groups(tx, entries, sorted_rows.new, options.quotas, refusals)
@@ -483,7 +487,7 @@ class _Writer:
             self._disks_of[uuid] = (
                 disks if self.volume_writer is None else _as_dicts(self.volume_writer.reserve(plan, uuid))
             )
-            self.allocator.add(uuid, networks)
+            self.allocator.add(uuid, networks, groups=groups_beyond_default(request))
             self.created.append(uuid)
 
     def write(self) -> tuple[str | None, list[str]]:
@@ -509,6 +513,7 @@ class _Writer:
                 uuids = [row["uuid"] for _number, row in self._rows if row["project"] == project]
                 history.start_actions(tx, uuids, "create", context.request_id, project, context.actor)
             self.allocator.write()
+        self.allocator.mark_members()
         return reservation_id
 
     def _spec(self, plan: Planned, networks: t.Sequence[tuple[NetworkRequest, Network]]) -> dict[str, t.Any]:
@@ -575,6 +580,11 @@ def requested_networks(spec: t.Mapping[str, t.Any]) -> list[tuple[NetworkRequest
     return [(NetworkRequest(**r), networks[r["network"]]) for r in spec["networks"]]
 
 
+def groups_beyond_default(request: ServerRequest) -> tuple[str, ...]:
+    """Return the ids of the security groups of a resolved request; none: the ports have the default group of their project."""
+    return () if request.security_groups == DEFAULT_GROUPS else request.security_groups
+
+
 def stored_spec(
     request: ServerRequest, networks: t.Sequence[tuple[NetworkRequest, Network]], hints: t.Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
@@ -589,6 +599,7 @@ def stored_spec(
         "key_name": request.key_name,
         "key_data": request.key_data,
         "networks": [{**asdict(r), "network": n.id} for r, n in networks],
+        "security_groups": list(groups_beyond_default(request)),
         "network_definitions": [asdict(n) for n in {n.id: n for _r, n in networks}.values()],
         "min_count": request.min_count,
         "max_count": request.max_count,

@@ -176,15 +176,27 @@ def allocate_missing_ports(
         if not networks:
             continue
         try:
-            allocator.add(row.uuid, networks)
+            allocator.add(row.uuid, networks, groups=existing_groups(tx, row.spec))
             bound.setdefault(row.host, []).append(row.uuid)
         except errors.BootflowError as e:
             allocator.forget(row.uuid)
             refused_builds[row.uuid] = Failed(e, preparing=build_outcome.PREPARING_NETWORKS)
     allocator.write()
+    allocator.mark_members()
     for host, uuids in bound.items():
         ports.bind(tx, uuids, host)
     return refused_builds, bool(bound)
+
+
+def existing_groups(tx: Transaction, spec: t.Mapping[str, t.Any]) -> list[str]:
+    """Return the security groups of the ports of a stored request. :raises SecurityGroupNotFound: one was deleted meanwhile"""
+    wanted = list(spec.get("security_groups") or ())
+    if wanted:
+        from ...ledger.networks import security_groups
+
+        for group_id in sorted(set(wanted) - security_groups.lock(tx, wanted)):
+            raise errors.SecurityGroupNotFound(id=group_id)
+    return wanted
 
 
 # --- builds of dead runs ---------------------------------------------------------------------------------------------

@@ -105,13 +105,18 @@ def schedule(
             zones = attachments.zones_of(tx, bound)
         members = groups.load(tx, {r.server_group_id for r in rows if r.server_group_id}, lock=True)
         fleet = read_fleet(tx, needs_of([r.spec for r in _one_of_each(rows)], options))
+        grouped: t.Collection[str] = ()
+        if tx.context.filters_ports:
+            from ...ledger.networks import security_groups
+
+            grouped = security_groups.instances_with_own(tx, [r.uuid for r in rows])
         selected: list[Selected] = []
         explained = 0  # hosts
         for together in _place_together(tx, rows, zones):
             if explained >= MOST_EXPLAINED:
                 options = replace(options, explain_failures=False)
             try:
-                selected += _select(together, fleet, options, members)
+                selected += _select(together, fleet, options, members, grouped)
             except errors.BootflowError as e:
                 explained += len(fleet)
                 result.add_failed(together.rows, e)
@@ -200,9 +205,16 @@ def _place_together(tx: Transaction, rows: t.Sequence[Instance], zones: t.Mappin
 
 
 def _select(
-    together: Together, fleet: Fleet, options: SchedulerOptions, members: t.Mapping[str, ServerGroup]
+    together: Together,
+    fleet: Fleet,
+    options: SchedulerOptions,
+    members: t.Mapping[str, ServerGroup],
+    grouped: t.Container[str] = (),
 ) -> list[Selected]:
-    """:raises BootflowError: NoValidHost and its like, for all of them."""
+    """:arg grouped: instances whose ports have security groups other than default
+
+    :raises BootflowError: NoValidHost and its like, for all of them.
+    """
     first = together.rows[0]
     spec = first.spec
     record = retry.populate_retry(
@@ -219,6 +231,7 @@ def _select(
         request_spec(spec, [r.uuid for r in together.rows], record, first.project),
         ignore_hosts=together.ignore_hosts,
         instance_group=server_group,
+        has_security_groups=any(r.uuid in grouped for r in together.rows),
         availability_zone=together.zone or spec["availability_zone"],
     )
     resources, dedicated = resource_request(spec), DedicatedRequest.from_spec(request)
@@ -296,6 +309,8 @@ def request_spec(
         pci_requests=tuple(PciRequest.from_dict(p) for p in spec.get("pci_requests") or ()),
         whole_disks=tuple(WholeDiskRequest.from_dict(d) for d in spec.get("whole_disks") or ()),
         networks=on_hosts.needed(spec["network_definitions"]),
+        has_ports=bool(spec["networks"]),
+        has_security_groups=bool(spec.get("security_groups")),
         is_bfv=bool(spec.get("is_bfv")),
         zero_disk_gb=zero_disk_gb(spec.get("image")),
     )

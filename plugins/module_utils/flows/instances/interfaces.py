@@ -123,6 +123,7 @@ def begin_attach(
             adding.add(uuid, networks)
     by_instance.raise_if_none(bool(adding.wanted))
     allocator.write()
+    allocator.mark_members()
     for uuid, added in adding.networks.items():
         redefine.add_networks(tx, by_instance.rows[uuid], added)
         ports.bind(tx, [uuid], str(by_instance.rows[uuid].host))

@@ -27,6 +27,7 @@ from ...ledger.compute.claims import Candidate
 from ...ledger.compute.fleet import Needs
 from ...ledger.compute.instances import PlacedInstance
 from ...ledger.db.transaction import Transaction
+from ...ledger.networks import security_groups
 from ...ledger.storage import attachments
 from ..boot.schedule import MOST_EXPLAINED, needs_of, request_spec, resource_request
 from ..instances import elsewhere
@@ -46,6 +47,7 @@ class Mover:
     new_disks: t.Sequence[t.Mapping[str, t.Any]] | None = None
     failed: t.Sequence[str] = ()  # destinations of failed migrations, the last one last: other hosts are preferred
     only: str | None = None  # the only host that can be its destination
+    has_security_groups: bool = False  # ports of it have groups other than default; claim() finds out
     networks: t.Sequence[HostNetwork] = ()  # that a host must have for its interfaces; claim() finds them
 
 
@@ -106,7 +108,12 @@ def _with_networks(tx: Transaction, movers: t.Sequence[Mover]) -> list[Mover]:
     asking = [m.row.uuid for m in movers if on_hosts.needed(m.spec["network_definitions"])]
     attached, leaving = ports.ports_of(tx, asking), ports.ports_of(tx, asking, leaving=True)
     networks = {u: on_hosts.needed(vars(n) for _port, n in (*attached[u], *leaving[u])) for u in asking}
-    return [replace(m, networks=networks.get(m.row.uuid, ())) for m in movers]
+    grouped: t.Collection[str] = ()
+    if tx.context.filters_ports:
+        grouped = security_groups.instances_with_own(tx, [m.row.uuid for m in movers])
+    return [
+        replace(m, networks=networks.get(m.row.uuid, ()), has_security_groups=m.row.uuid in grouped) for m in movers
+    ]
 
 
 def _remedy(error: errors.NoValidHost) -> str:
@@ -159,6 +166,7 @@ def _request(
         availability_zone=zone or request.availability_zone,
         ignore_hosts=tuple(sorted({*mover.barred, *barred, *_others(mover, fleet)} | own)),
         networks=mover.networks,
+        has_security_groups=mover.has_security_groups,
         instance_group=_without(group, row.host) if group is not None else None,
         force_host=None,
         force_node=None,

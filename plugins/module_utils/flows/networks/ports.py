@@ -22,6 +22,12 @@ from ...ledger.compute import instances, ports, project_ports, runs
 from ...ledger.compute.ports import PortRow
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
+from ...ledger.networks import filter_marks
+from ...ledger.networks import port_filters as filter_rows
+from . import port_groups
+
+#: Fields of a port that filters of hosts are made of.
+FILTERED_FIELDS = {"mac_address", "fixed_ips", *port_groups.FIELDS}
 
 
 @dataclass
@@ -47,6 +53,7 @@ def create(
     runs.renew(tx)
     take_turns(tx, "project", [project])
     problems, written = Problems(), PortsWritten()
+    wanted = port_groups.Wanted(tx, {entry.path: (project, entry.security.groups) for entry in entries}, problems)
     existing = project_ports.find(tx, [(entry.name, project) for entry in entries])
     rows = {e.name: existing[e.name, project] for e in entries if (e.name, project) in existing}
     addresses = project_ports.addresses(tx, [row.id for row in rows.values()])
@@ -57,6 +64,7 @@ def create(
             missing.append(entry)
             continue
         difference = _difference(entry, row, [(s, a) for _id, s, a in addresses[row.id]])
+        difference += port_groups.difference(tx, row, entry.security, wanted.ids[entry.path])
         if difference:
             problems.add(entry.path, errors.PortExists(name=entry.name, reason="; ".join(difference)))
         written.unchanged.append(row.id)
@@ -68,12 +76,13 @@ def create(
     allocator = ports.Allocator(tx, tx.rng, [entry.network for entry in missing])
     for entry in sorted(missing, key=lambda e: not _names_addresses(e.fixed_ips)):  # addresses that are named first
         with problems.collect(entry.path + ".fixed_ips"):
-            key = allocator.make(
-                entry.network, project, entry.name, entry.mac_address, entry.fixed_ips, entry.tags or ()
-            )
+            security = port_groups.of_new_port(entry, wanted.ids[entry.path])
+            tags = entry.tags or ()
+            key = allocator.make(entry.network, project, entry.name, entry.mac_address, entry.fixed_ips, tags, security)
             written.created.append(key)
     problems.raise_if_any()
     allocator.write()
+    allocator.mark_members()
     return written
 
 
@@ -126,7 +135,8 @@ def update(
     """
     runs.renew(tx)
     rows = project_ports.find(tx, [(change.port, project) for change in changes])
-    take_turns(tx, "project", {row.project for row in rows.values() if row.project is not None})
+    owners = filter_rows.owners(tx, [row.id for row in rows.values()])
+    take_turns(tx, "project", set(owners.values()))
     take_turns(
         tx, "subnet", [s.id for r in rows.values() if r.network_id in networks for s in networks[r.network_id].subnets]
     )
@@ -135,10 +145,13 @@ def update(
     chosen: list[tuple[PortChange, PortRow]] = []
     for change in changes:
         with problems.collect(change.path + ".port"):
-            row = _made_by_project(rows.get((change.port, project)), change.port, project)
+            row = _changeable(rows.get((change.port, project)), change, project, owners)
             if row.id in {other.id for _change, other in chosen}:
                 raise errors.InvalidInput(message="port %s is named twice" % row.id, remedy="Write one entry per port.")
             chosen.append((change, row))
+    wanted = port_groups.Wanted(
+        tx, {c.path: (owners.get(row.id, ""), c.security.groups) for c, row in chosen}, problems
+    )
     macs = {c.path: (c.mac_address, row.network_id, row.id) for c, row in chosen}
     _refuse_used_macs(tx, macs, problems)
     names = project_ports.find(tx, [(str(c.name), row.project) for c, row in chosen if c.name is not None])
@@ -158,6 +171,10 @@ def update(
             error = errors.PortExists(name=change.name, reason="it is port %s" % namesake.id)
             problems.add(change.path + ".name", error)
         values, changed = updating.change(change, row)
+        with problems.collect(change.path):
+            security_values, security_changed = port_groups.change(tx, row, change.security, wanted.ids[change.path])
+            values.update(security_values)
+            changed.update(security_changed)
         if not changed:
             written.unchanged.append(row.id)
             continue
@@ -165,8 +182,22 @@ def update(
         if values and not problems.errors:
             project_ports.write(tx, row.id, **values)
     problems.raise_if_any()
+    filtered = [key for key, changed in written.changes.items() if FILTERED_FIELDS & set(changed)]
+    if tx.context.filters_ports:
+        filter_marks.mark_members(tx, filtered)  # that followed the groups that they had
+    port_groups.write(tx, written.changes)
     allocator.write()
+    if tx.context.filters_ports:
+        filter_marks.mark_members(tx, filtered)
     return written
+
+
+def _changeable(row: PortRow | None, change: PortChange, project: str | None, owners: t.Mapping[str, str]) -> PortRow:
+    """The port, which may be one that a boot made if only its port security changes. :raises BootflowError: see _made_by_project()"""
+    if row is not None and not row.preserve_on_delete and change.is_security_only and row.id in owners:
+        if project in (None, owners[row.id]):
+            return row
+    return _made_by_project(row, change.port, project)
 
 
 def _made_by_project(row: PortRow | None, word: str, project: str | None) -> PortRow:

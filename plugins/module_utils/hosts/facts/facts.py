@@ -28,6 +28,7 @@ from ...core.volumes.names import check_initiator
 from ..copies.other_disks import other_disks
 from ..disks.stores.registry import store_of
 from ..disks.whole.devices import isolated_disks
+from ..firewall.facts import filtering_facts
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import definitions_of, ledger_of_domain
 from ..libvirt.network_types.registry import found_networks
@@ -72,7 +73,7 @@ def compute_node(
     volume_attach: str = "",
     cpu_flags: t.Sequence[str] = (),
     volumes: t.Mapping[str, t.Mapping[str, str]] | None = None,
-    vxlan_address: str = "",
+    filters_ports: bool = False,
 ) -> dict[str, t.Any]:
     """Return the facts of this host for the scheduler and the XML of guests.
 
@@ -88,6 +89,7 @@ def compute_node(
     :arg volumes: also list the disks of guests that are not the instances'; uuid -> id of a volume that it has -> where this host has it.
     :arg vxlan_address: of the host in the underlay of VXLAN networks; "": it serves none.
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
+    :arg filters_ports: this host is to filter the ports of its guests: whether it can is reported.
     :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
     :raises DriverNotInitialized: the volume group does not exist.
     :raises HypervisorUnavailable: libvirt is not running, or virt_type is kvm and libvirt does not offer it, or QEMU's user may not open /dev/kvm.
@@ -140,6 +142,8 @@ def compute_node(
         store = store_of(disk_backend, volume_group, ledger_id)
         node.update(store.facts(instances_path, partial(overcommitted_bytes, domains)))
         node["stats"] = {"disk_backend": disk_backend, **({"disk_medium": disk_medium} if disk_medium else {})}
+        if filters_ports:
+            node["stats"].update(filtering_facts())
         node["vcpus_used"] = vcpus_used(domains)
     logs_in = bool(volume_attach) and CONNECTOR_TYPES[volume_attach].host_logs_in
     connects = (logs_in and bool(node["initiator"])) or bool(isolated_disk_paths)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core.audit.evidence import Domain, guests_of_others
+from ...core.firewall.driver import NOT_FILTERING
 from ...core.scheduler.host_state import HostState
 from ...core.times import duration, utc
 from ..db.transaction import Transaction
@@ -166,6 +167,8 @@ def _problems(
             "not safe from what guests write on their disks: %s. Run bootflow.compute.prepare."
             % state.stats["guest_content"]
         )
+    if state.stats.get(NOT_FILTERING):
+        problems.append("cannot filter the ports of guests: %s" % state.stats[NOT_FILTERING])
     if leftovers:
         problems.append("leftovers have to be removed: %s" % ", ".join(leftovers))
     if state.failed_builds:

@@ -51,6 +51,9 @@ class PortRow:
     name: str | None
     tags: t.Any | None
     preserve_on_delete: bool
+    has_own_groups: bool
+    port_security_enabled: bool
+    allowed_address_pairs: t.Any | None
 
 
 class SuspiciousPort:
@@ -60,6 +63,14 @@ class SuspiciousPort:
     instance_uuid: str | None
     host: str | None
     position: int
+
+
+class PortSecurity(t.NamedTuple):
+    """Port security of a new port. ``groups``: ids of its security groups; None: the default group of its project, where it is enabled."""
+
+    enabled: bool
+    groups: t.Collection[str] | None = None
+    allowed_address_pairs: t.Sequence[t.Mapping[str, str]] = ()
 
 
 class Allocator:
@@ -80,15 +91,22 @@ class Allocator:
         self._port_rows: list[dict[str, t.Any]] = []
         self._ip_rows: list[dict[str, t.Any]] = []
         self._made_rows: list[dict[str, t.Any]] = []
+        self._groups: dict[str, t.Collection[str]] = {}  # id of a new port -> ids of its security groups
         self._bindings: dict[str, dict[str, t.Any]] = {}
+        self._written: list[str] = []  # ids of ports
         self._owners = _lock(tx, given) if given else {}
 
     def add(
-        self, instance_uuid: str, requested: t.Sequence[tuple[NetworkRequest, Network]], first: int = 0
+        self,
+        instance_uuid: str,
+        requested: t.Sequence[tuple[NetworkRequest, Network]],
+        first: int = 0,
+        groups: t.Collection[str] = (),
     ) -> list[str]:
-        """Plan the ports of one instance, in the order of its interfaces. write() creates them. Returns their ids.
+        """Plan the ports of one instance, in the order of its interfaces. write() creates them, and mark_members() comes after it. Returns their ids.
 
         :arg first: the position of the first one.
+        :arg groups: ids of the security groups of ports that are made; none: the default group of the project. Existing ports keep theirs.
         :raises FixedIpAlreadyInUse, InvalidIpForSubnet, InvalidIpForAllocationPools, NoMoreFixedIps, PortNotFound, PortInUse:
             nothing was written; the caller's transaction is to be rolled back.
         """
@@ -111,9 +129,16 @@ class Allocator:
                     "mac_address": "",  # generated for the whole batch by write()
                     "tag": request.tag,
                     "created_at": self.now,
+                    **self._security(port_id, network.port_security_enabled, groups or None),
                 }
             )
         return ids
+
+    def _security(self, port_id: str, enabled: bool, groups: t.Collection[str] | None) -> dict[str, bool]:
+        """Plan the groups of a port. Returns the columns of its row. :arg groups: None: the default group, where the port has port security"""
+        if groups and enabled:
+            self._groups[port_id] = groups
+        return {"port_security_enabled": enabled, "has_own_groups": groups is not None or not enabled}
 
     def _bind(self, port_id: str, instance_uuid: str, position: int, tag: str | None) -> None:
         if port_id not in self._owners:
@@ -131,13 +156,15 @@ class Allocator:
         mac_address: str | None = None,
         fixed_ips: t.Sequence[FixedAddress] | None = None,
         tags: t.Sequence[str] = (),
+        security: PortSecurity | None = None,
     ) -> str:
         """Plan a port of a project. write() creates it. Returns its id.
 
-        :arg mac_address: None: a generated one. :arg fixed_ips: None: one of each IP version.
+        :arg mac_address: None: a generated one. :arg fixed_ips: None: one of each IP version. :arg security: None: as its network says
         :raises BootflowError: see add().
         """
         port_id = self.tx.new_id()
+        security = security or PortSecurity(network.port_security_enabled)
         self.add_addresses(port_id, network, [FixedAddress(None, None)] if fixed_ips is None else fixed_ips)
         self._made_rows.append(
             {
@@ -150,6 +177,8 @@ class Allocator:
                 "name": name,
                 "tags": list(tags),
                 "preserve_on_delete": True,
+                "allowed_address_pairs": list(security.allowed_address_pairs) or None,
+                **self._security(port_id, security.enabled, security.groups),
             }
         )
         return port_id
@@ -169,6 +198,7 @@ class Allocator:
         self._bindings = {k: b for k, b in self._bindings.items() if b["instance_uuid"] != instance_uuid}
         dropped_ids = {r["id"] for r in self._port_rows if r["instance_uuid"] == instance_uuid}
         self._port_rows = [r for r in self._port_rows if r["id"] not in dropped_ids]
+        self._groups = {key: groups for key, groups in self._groups.items() if key not in dropped_ids}
         remaining_ids = {r["id"] for r in self._port_rows}
         self._ip_rows = [r for r in self._ip_rows if r["port_id"] in remaining_ids]
 
@@ -191,7 +221,18 @@ class Allocator:
         bulk.insert(self.tx, ports, self._made_rows)
         bulk.insert(self.tx, ip_allocations, self._ip_rows)
         bulk.update(self.tx, ports, "id", list(self._bindings.values()))
+        if self._groups:
+            from ..networks import security_groups
+
+            security_groups.add_bindings(self.tx, self._groups)
+        self._written += [*(row["id"] for row in (*self._port_rows, *self._made_rows)), *self._bindings]
+        self._groups = {}
         self._port_rows, self._ip_rows, self._made_rows, self._bindings, self._subnets = [], [], [], {}, {}
+
+    def mark_members(self) -> None:
+        """Note that the filters of other hosts change with the ports that write() has written: they are in the database by now."""
+        _mark_members(self.tx, self._written)
+        self._written = []
 
     def _check_macs(self) -> None:
         requested = {row["mac_address"]: row for row in self._made_rows if row["mac_address"]}
@@ -262,6 +303,14 @@ class Allocator:
         if subnet.id not in self._subnets:
             self._subnets[subnet.id] = _FreeAddresses(self.tx, subnet)
         return self._subnets[subnet.id]
+
+
+def _mark_members(tx: Transaction, ids: t.Collection[str]) -> None:
+    """Note that the filters of other hosts change, as ports come or go. Ports that go still exist."""
+    if tx.context.filters_ports and ids:
+        from ..networks import filter_marks
+
+        filter_marks.mark_members(tx, ids)
 
 
 def _lock(tx: Transaction, ids: t.Collection[str]) -> dict[str, str | None]:
@@ -533,6 +582,8 @@ def _give_up(tx: Transaction, condition: sa.ColumnElement[bool]) -> int:
     """Take these ports from their instances. Ports that projects made keep their addresses and are bound to no instance; the others
     are deleted. Returns the number of ports."""
     c = ports.c
+    if tx.context.filters_ports:
+        _mark_members(tx, list(tx.execute(sa.select(c.id).where(condition)).scalars()))
     unbinding = ports.update().where(condition, c.preserve_on_delete.is_(True))
     count = int(tx.execute(unbinding.values(instance_uuid=None, host=None, position=0, tag=None)).rowcount)
     made_by_boots = sa.and_(condition, c.preserve_on_delete.is_(False))
@@ -659,6 +710,7 @@ def remove(tx: Transaction, ids: t.Sequence[str]) -> None:
 
 def delete(tx: Transaction, ids: t.Sequence[str]) -> None:
     """Delete ports with their addresses, also ports that outlive their instances."""
+    _mark_members(tx, ids)
     _free(tx, bulk.among(tx, ip_allocations.c.port_id, ids))
     tx.execute(ports.delete().where(bulk.among(tx, ports.c.id, ids)))
 

@@ -14,6 +14,7 @@ from ...core.times import utc
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..fast import bulk
+from ..networks import security_groups
 from ..schema.tables import instances, ip_allocations, ports
 from .ports import PortRow
 
@@ -92,11 +93,12 @@ def views(tx: Transaction, words: t.Sequence[str] | None = None, project: str | 
     if project is not None:
         query = query.where(sa.or_(p.project == project, i.project == project))
     rows = tx.execute(query.order_by(p.created_at, p.id)).all()
-    fixed = addresses(tx, [row.id for row in rows])
-    return [_view(row, fixed[row.id]) for row in rows]
+    ids = [row.id for row in rows]
+    fixed, groups = addresses(tx, ids), security_groups.groups_of_ports(tx, ids)
+    return [_view(row, fixed[row.id], groups[row.id]) for row in rows]
 
 
-def _view(row: t.Any, fixed: t.Sequence[tuple[int, str, str]]) -> dict[str, t.Any]:
+def _view(row: t.Any, fixed: t.Sequence[tuple[int, str, str]], groups: t.Sequence[str]) -> dict[str, t.Any]:
     return {
         "id": row.id,
         "name": row.name,
@@ -105,6 +107,9 @@ def _view(row: t.Any, fixed: t.Sequence[tuple[int, str, str]]) -> dict[str, t.An
         "mac_address": row.mac_address,
         "fixed_ips": [{"subnet_id": subnet, "ip_address": address} for _id, subnet, address in fixed],
         "tags": list(row.tags or ()),
+        "security_groups": list(groups),
+        "allowed_address_pairs": [dict(pair) for pair in row.allowed_address_pairs or ()],
+        "port_security_enabled": bool(row.port_security_enabled),
         "preserve_on_delete": bool(row.preserve_on_delete),
         "instance_uuid": row.instance_uuid,
         "instance": row.display_name,

@@ -116,6 +116,7 @@ class Context:
     count_failed_builds: bool = True  # consecutive_build_service_disable_threshold is not 0
     lease_seconds: float = LEASE_SECONDS  # how long what this run owns outlives it
     base_mac: str = BASE_MAC  # of the MAC addresses that are drawn
+    filters_ports: bool = False  # hosts filter the ports of guests (bootflow_firewall_driver)
     rng: random.Random = field(default_factory=random.SystemRandom)
     clock: t.Callable[[], float] = time.time
     lease: Lease | None = None  # gets the outcomes of this run's transactions

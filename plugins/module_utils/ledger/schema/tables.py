@@ -12,11 +12,17 @@ from __future__ import annotations
 
 from ...core.instances import moves, states
 from ..db.sqlalchemy_import import sa
-from . import backup_tables, image_tables, volume_tables
+from . import backup_tables, image_tables, security_tables, volume_tables
 from .base import one_of, partial_index
 
-# Of all tables, including tables of volumes, images and backups
-metadata = next(t.metadata for t in (volume_tables.volumes, image_tables.images, backup_tables.instance_backups))
+# Of all tables, including tables of volumes, images, backups and security groups
+_OTHERS = (
+    volume_tables.volumes,
+    image_tables.images,
+    backup_tables.instance_backups,
+    security_tables.security_groups,
+)
+metadata = next(t.metadata for t in _OTHERS)
 
 # Instances that currently load their host's disks. source: Nova's stats.io_workload
 IO_TASKS = (
@@ -257,6 +263,10 @@ ports = sa.Table(
     sa.Column("name", sa.String(255)),
     sa.Column("tags", sa.JSON),
     sa.Column("preserve_on_delete", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    # False: it has the default group of its project; true: the groups of port_security_groups
+    sa.Column("has_own_groups", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("port_security_enabled", sa.Boolean, nullable=False, default=True, server_default=sa.true()),
+    sa.Column("allowed_address_pairs", sa.JSON(none_as_null=True)),  # [{mac_address, ip_address}]
     sa.UniqueConstraint("project", "name", name="uq_ports_project_name"),
 )
 

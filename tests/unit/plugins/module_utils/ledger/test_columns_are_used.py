@@ -24,6 +24,11 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.images.stores.registry import read_stores
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.progress import Progress
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.server_groups import ServerGroup
+from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.port_security import GivenSecurity
+from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.security_entries import (
+    GroupEntry,
+    read_rules,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.image_imports import read_imports
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.attachments import migration_attachments, moving
@@ -39,11 +44,14 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
     live,
     live_life,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import port_filters
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import security_groups as group_flow
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, nodes, shelved
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances as instance_rows
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.moves import set_progress
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.networks import filter_marks
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.tables import metadata
 from ansible_collections.bootflow.compute.tests.unit.plugins.action.test_lying_hosts import (
     COMPUTE,
@@ -303,6 +311,27 @@ def volumes(life: Life) -> None:
 
 def images(life: Life) -> None:
     life.make_port(tags=("front",))
+    life.look()
+    rules = [
+        {"security_group": "web", "direction": "ingress", "remote_group": "default", "description": "d"},
+        {
+            "security_group": "web",
+            "direction": "ingress",
+            "protocol": "tcp",
+            "port_range_min": 1,
+            "port_range_max": 2,
+            "remote_ip_prefix": "10.0.0.0/8",
+        },
+    ]
+    with life.ledger.write() as tx:
+        of_run = tx.for_run(life.context("g"))
+        assert group_flow.create(of_run, [GroupEntry("g", "web", "d")], "default", {}).created
+        assert group_flow.create_rules(of_run, read_rules(rules), "default", {}).created
+        assert port_filters.port_filters_of(of_run, ["h1"])
+        filter_marks.confirm(of_run, "h1", 1)
+    pairs = ({"ip_address": "10.0.0.250", "mac_address": None},)
+    life.make_port("grouped", security=GivenSecurity(groups=("web",), pairs=pairs))
+    life.make_port("unfiltered", security=GivenSecurity(enabled=False))
     life.look()
     life.report("h1")
     uuid = life.boot("snapped")

@@ -154,6 +154,8 @@ def fill(ledger: database.Ledger, count: int = 7) -> None:
         "images.status": ("queued", "active", "deleted"),
         "visibility": ("private", "public", "community"),
         "image_places.progress": ("begun", "done", "ending"),
+        "direction": ("ingress", "egress", "ingress"),
+        "ethertype": ("IPv4", "IPv6", "IPv4"),
         "instance_backups.kind": ("full", "incremental", "full"),
         "instance_backups.state": ("running", "complete", "deleting"),
     }

@@ -138,3 +138,27 @@ def test_a_list_of_filters_without_it() -> None:
     options = make_options(now=1_000_000.0, enabled_filters=("RamFilter",))
     for request in (spec(BR7), spec(BR7, force_host="h0")):
         assert [s.host for s in placement.select_destinations(hosts, request, options)] == ["h0"]
+
+
+@pytest.mark.parametrize(
+    ("stats", "more", "reason"),
+    [
+        ({}, {}, None),
+        ({}, {"has_ports": True}, None),
+        (
+            {},
+            {"has_ports": True, "has_security_groups": True},
+            "it filters no ports (bootflow_firewall_driver), and the instance has security groups",
+        ),
+        ({"firewall_driver": "nftables"}, {"has_ports": True, "has_security_groups": True}, None),
+        ({"not_filtering": "nft is missing"}, {"has_ports": True}, "it cannot filter ports: nft is missing"),
+        ({"not_filtering": "nft is missing"}, {}, None),
+    ],
+)
+def test_a_host_that_filters_or_not(stats: dict[str, str], more: dict[str, bool], reason: str | None) -> None:
+    hosts, filter_ = fleet(ALL, ALL), NetworkFilter(make_options())
+    hosts.hosts[1].stats = stats
+    hosts.hosts[0].stats = {"firewall_driver": "nftables"}
+    result = filter_.evaluate(hosts, spec(BR0, **more), hosts.all_rows())
+    assert list(result.mask) == [True, reason is None]
+    assert reason is None or (result.text is not None and result.text(1) == reason)

@@ -1,0 +1,28 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action behind the module bootflow.compute.security_group_info."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..module_utils.core.settings.security_groups import SECURITY_GROUP_SELECTION
+from ..plugin_utils.devices import security_groups
+from ..plugin_utils.run.ledger_action import READS, RUN_LIMIT, LedgerAction
+from ..plugin_utils.settings import variable_names
+
+
+class ActionModule(LedgerAction):
+    ARGUMENTS = {
+        **SECURITY_GROUP_SELECTION.options(),
+        "details": {"type": "bool", "default": False},
+        "print_table": {"type": "bool", "default": False},
+        **READS,
+        **RUN_LIMIT,
+    }
+
+    def act(self) -> dict[str, t.Any]:
+        variable_names.warn(self)
+        return security_groups.read(self)
