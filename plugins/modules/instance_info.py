@@ -87,6 +87,7 @@ instances:
     - >-
       With O(details) each has its C(machine_type), which its guest keeps until it is rebuilt; it is null where the image names one, or where it was booted by a
       release that kept none.
+    - With O(details) each has C(security_groups), the names of the groups that its ports have. Without C(bootflow_firewall_driver) they have no effect.
     - >-
       With O(details) or O(history) each has its C(migrations), oldest first: C(migration_type) (V(resize), V(migration), V(evacuation), V(live-migration)),
       C(status) as in Nova, C(source_compute), C(dest_compute), C(old_flavor), C(new_flavor), C(created_at), C(updated_at). A live migration that has begun

@@ -11,7 +11,7 @@ module: port_filter_push
 short_description: Have hosts filter the ports of their guests as the ledger says
 version_added: "0.9.0"
 description:
-  - Two stages of the playbook C(port_filters), which others import after ports have come or gone.
+  - Two stages of the playbook C(port_filters), which others import after ports are new or gone.
   - A guest that comes to a host is filtered there by the operation that starts it, before it starts.
   - What is left is that other hosts learn who the members of its groups are now.
   - A host that cannot take its filters keeps its former ones, and a warning says so.

@@ -14,8 +14,8 @@ description:
   - Writes the security groups and the addresses of all ports of a host as C(table bridge bootflow) of nftables, loads it in one transaction, and keeps it
     in a file that C(bootflow-firewall.service) loads when the host starts, before libvirt.
   - The document is the whole state of the host, not a difference. Ports that it does not name are not filtered.
-  - A guest sends only with the MAC and IP addresses of its port, in ARP and neighbour discovery, too. It is no DHCP server and no router, and no tagged frame
-    and no protocol other than ARP, IPv4 and IPv6 passes.
+  - A guest sends only with the MAC and IP addresses of its port, in ARP and neighbour discovery, too. It cannot act as a DHCP server or a router. Tagged
+    frames and protocols other than ARP, IPv4 and IPv6 are dropped.
   - Then the rules of its security groups decide, for what it sends and for what it gets, from and to the host, too.
   - When a rule or a membership ends, the connections that it allowed end.
 author: bootflow.compute authors (@bootflow)

@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import pytest
 from simulated_site import Site, entry
+from test_shelve import Shelf
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 
@@ -150,6 +152,39 @@ def test_a_guest_that_moves_is_filtered_where_it_comes_to(filtering: Site) -> No
     host = host_of(site, "web")
     assert filters_first(site, host, since[host]), site.hosts[host].asked()[since[host] :]
     assert "egress-tap" in filters(site, host)
+
+
+@pytest.mark.long
+def test_a_guest_that_is_unshelved_is_filtered_where_it_starts(filtering: Site, tmp_path: Path) -> None:
+    shelf = Shelf(filtering, tmp_path)
+    shelf.play("shelve")
+    since = counts(filtering)
+    shelf.play("unshelve")
+    host = shelf.host_of().name
+    assert filters_first(filtering, host, since[host]), filtering.hosts[host].asked()[since[host] :]
+    shelf.play("shelve", shelved_offload_time=-1)
+    since = counts(filtering)
+    shelf.play("unshelve")
+    assert filters_first(filtering, host, since[host]), filtering.hosts[host].asked()[since[host] :]
+
+
+@pytest.mark.long
+def test_an_instance_with_groups_stays_while_no_other_host_filters(filtering: Site) -> None:
+    site = filtering
+    site.play("security_group_create", security_groups=WEB)
+    site.boots(entry("web", security_groups=["web"]))
+    assert site.play("show", names=["web"]).partition("security_groups:")[2].split()[:2] == ["-", "web"]
+    host = host_of(site, "web")
+    site.variables["bootflow_firewall_driver"] = "noop"
+    site.play("heartbeat")
+    since = counts(site)
+    assert "filters no ports" in " ".join(site.play("migrate", names=["web"], expect=2).split())
+    interfaces = [{"instance": "web", "network": "lan"}]
+    assert "HostDoesNotFilter" in site.play("attach_interface", interfaces=interfaces, expect=2)
+    asked = {module for name, modules in site.asked().items() for module in modules[since[name] :]}
+    assert asked <= {"compute_node_info", "domain_info"} and host_of(site, "web") == host
+    site.play("remove_security_group", names=["web"], security_group_names=["web"])
+    site.play("migrate", names=["web"])
 
 
 def test_with_noop_groups_are_refused_and_nothing_is_filtered(site: Site) -> None:

@@ -28,11 +28,11 @@ Views = t.List[t.Dict[str, t.Any]]
 
 def create(action: LedgerAction) -> dict[str, t.Any]:
     """Make the groups of bootflow_security_groups that are missing; in check mode, roll it back. Returns the result of the task."""
-    o = action.options
-    entries = read_groups(o["security_groups"])
+    options = action.options
+    entries = read_groups(options["security_groups"])
 
     def write(tx: Transaction) -> tuple[GroupsWritten, Views]:
-        written = flow.create(tx, entries, o["project"], o["quotas"])
+        written = flow.create(tx, entries, options["project"], options["quotas"])
         return written, security_groups.views(tx, [*written.created, *written.unchanged])
 
     written, views = action.write(write, collisions=3)
@@ -55,11 +55,11 @@ def _planned(view: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 def update(action: LedgerAction) -> dict[str, t.Any]:
     """Change groups as bootflow_security_groups says; in check mode, roll it back. Returns the result of the task."""
-    o = action.options
-    changes = read_group_changes(o["security_groups"])
+    options = action.options
+    changes = read_group_changes(options["security_groups"])
 
     def write(tx: Transaction) -> tuple[GroupsWritten, Views]:
-        written = flow.update(tx, changes, o["project"])
+        written = flow.update(tx, changes, options["project"])
         return written, security_groups.views(tx, [*written.changes, *written.unchanged])
 
     written, views = action.write(write, collisions=3)
@@ -77,7 +77,7 @@ def update(action: LedgerAction) -> dict[str, t.Any]:
 
 def delete(action: LedgerAction) -> dict[str, t.Any]:
     """Delete groups that no port has; in check mode, roll it back. Returns the result of the task."""
-    o = action.options
+    options = action.options
     words = _words(action)
     if not words:
         raise errors.InvalidInput(
@@ -87,7 +87,7 @@ def delete(action: LedgerAction) -> dict[str, t.Any]:
 
     def write(tx: Transaction) -> tuple[GroupsWritten, Views]:
         views = security_groups.views(tx, words)
-        return flow.delete(tx, words, o["project"], o["missing_ok"]), views
+        return flow.delete(tx, words, options["project"], options["missing_ok"]), views
 
     written, views = action.write(write)
     deleted = [view for view in views if view["id"] in written.deleted]
@@ -103,11 +103,11 @@ def delete(action: LedgerAction) -> dict[str, t.Any]:
 
 def create_rules(action: LedgerAction) -> dict[str, t.Any]:
     """Add the rules of bootflow_security_group_rules that are missing; in check mode, roll it back. Returns the result of the task."""
-    o = action.options
-    entries = read_rules(o["security_group_rules"])
+    options = action.options
+    entries = read_rules(options["security_group_rules"])
 
     def write(tx: Transaction) -> tuple[GroupsWritten, Views]:
-        written = flow.create_rules(tx, entries, o["project"], o["quotas"])
+        written = flow.create_rules(tx, entries, options["project"], options["quotas"])
         rows = security_groups.rules(tx, [*written.created, *written.unchanged])
         return written, [security_groups.rule_view(row) for row, _project in rows.values()]
 
@@ -126,12 +126,14 @@ def create_rules(action: LedgerAction) -> dict[str, t.Any]:
 
 def delete_rules(action: LedgerAction) -> dict[str, t.Any]:
     """Delete rules; in check mode, roll it back. Returns the result of the task."""
-    o = action.options
+    options = action.options
 
     def write(tx: Transaction) -> tuple[GroupsWritten, Views]:
-        rows = security_groups.rules(tx, o["security_group_rule_ids"])
+        rows = security_groups.rules(tx, options["security_group_rule_ids"])
         views = [security_groups.rule_view(row) for row, _project in rows.values()]
-        return flow.delete_rules(tx, o["security_group_rule_ids"], o["project"], o["missing_ok"]), views
+        return flow.delete_rules(
+            tx, options["security_group_rule_ids"], options["project"], options["missing_ok"]
+        ), views
 
     written, views = action.write(write)
     deleted = [view for view in views if view["id"] in written.deleted]
@@ -147,31 +149,31 @@ def delete_rules(action: LedgerAction) -> dict[str, t.Any]:
 
 def read(action: LedgerAction) -> dict[str, t.Any]:
     """List groups, or show some whole. Returns the result of the task."""
-    o = action.options
+    options = action.options
     words = _words(action)
-    if o["details"] and not words:
+    if options["details"] and not words:
         raise errors.InvalidInput(
             message="no security group is named",
             remedy="Set bootflow_security_group_names or bootflow_security_group_ids.",
         )
-    all_groups = o["security_group_names"] is None and o["security_group_ids"] is None
-    views = action.open_reader().inspect(security_groups.views, None if all_groups else words, o["project"])
+    all_groups = options["security_group_names"] is None and options["security_group_ids"] is None
+    views = action.open_reader().inspect(security_groups.views, None if all_groups else words, options["project"])
     known = {view["name"] for view in views} | {view["id"] for view in views}
     unknown = sorted(word for word in set(words) if word not in known and canonical(word) not in known)
-    if unknown and o["details"]:
+    if unknown and options["details"]:
         raise errors.SecurityGroupNotFound(id=", ".join(unknown))
-    if o["print_table"]:
-        tables.show(action.ports.display, _read_lines(o["details"], views))
+    if options["print_table"]:
+        tables.show(action.ports.display, _read_lines(options["details"], views))
     return {"changed": False, "security_groups": views}
 
 
 def change_instances(action: LedgerAction) -> dict[str, t.Any]:
     """Give groups to the ports of instances, or take them away; in check mode, roll it back. Returns the result of the task."""
-    o = action.options
-    adds, words, selection = o["state"] == "present", _words(action), Selection.from_options(o)
-    if not port_filters.filters(action):
+    options = action.options
+    adds, words, selection = options["state"] == "present", _words(action), Selection.from_options(options)
+    if adds and not port_filters.filters(action):
         raise errors.NotSupportedYet(
-            feature="A change of the security groups of instances with bootflow_firewall_driver: noop",
+            feature="New security groups of instances with bootflow_firewall_driver: noop",
             remedy="Set bootflow_firewall_driver: nftables for all hosts, as docs/security-groups.md says. %s"
             % NOT_FILTERED,
         )
@@ -185,7 +187,7 @@ def change_instances(action: LedgerAction) -> dict[str, t.Any]:
     )
     before = [(r.display_name, changed.groups[r.uuid][0]) for r in changed.rows]
     after = [(r.display_name, changed.groups[r.uuid][1]) for r in changed.rows]
-    if o["print_table"]:
+    if options["print_table"]:
         verb = "Would change:" if action.check_mode else "Changed:"
         lines = (
             [verb, *map(_groups_line, after)]

@@ -151,11 +151,12 @@ class World:
         ledger: t.Any = None,
         host_uuid: str = "",
         boot_id: str = "",
+        stats: t.Mapping[str, t.Any] | None = None,
         **configuration: t.Any,
     ) -> int:
         """``memory`` in instances of the flavor SMALL, which fill the host exactly."""
         facts = {"hypervisor_hostname": node or host, "memory_mb": memory * 1024, "local_gb": 4000, "vcpus": 500}
-        facts.update(host_uuid=host_uuid, boot_id=boot_id)
+        facts.update(host_uuid=host_uuid, boot_id=boot_id, stats=dict(stats or {}))
         settings = {
             "ram_allocation_ratio": 1.0,
             "disk_allocation_ratio": 1.0,

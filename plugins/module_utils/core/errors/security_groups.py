@@ -149,6 +149,16 @@ class SecurityGroupCannotBeApplied(InvalidInput):
     remedy = "Leave security_groups out, or request a network with port security."
 
 
+class HostDoesNotFilter(Conflict):
+    """A port with security groups would be on a host that filters no ports."""
+
+    msg_fmt = "Host %(host)s filters no ports, so security groups have no effect there"
+    remedy = (
+        "Set bootflow_firewall_driver: nftables for it, apply the role compute_host, and run bootflow.compute.heartbeat; or remove the groups with"
+        " bootflow.compute.remove_security_group."
+    )
+
+
 class PortSecurityPortHasSecurityGroup(Conflict):
     """A port without port security cannot have security groups (Neutron)."""
 

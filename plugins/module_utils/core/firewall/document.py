@@ -221,7 +221,7 @@ def _rule(rule: t.Mapping[str, t.Any], path: str) -> Rule:
         raise Misshapen(path + ".remote_ip_prefix", "a range of %s" % rule["ethertype"], prefix)
     remote = rule.get("remote_group_id")
     if remote and network is not None:
-        raise Misshapen(path + ".remote_group_id", "null beside a remote_ip_prefix", remote)
+        raise Misshapen(path + ".remote_group_id", "null with a remote_ip_prefix", remote)
     return Rule(rule["direction"] == "egress", version, number, first, last, network, (remote or "").lower())
 
 

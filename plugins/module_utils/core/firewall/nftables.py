@@ -31,7 +31,7 @@ _BEFORE_TRACKING, _AFTER_TRACKING = -300, -150
 # Frames to these addresses are the bridge's own, and do not pass its prerouting hook: spanning tree, LLDP, pause.
 _LINK_LOCAL = "ether daddr & ff:ff:ff:ff:ff:f0 == 01:80:c2:00:00:00 drop"
 
-# Requests of QEMU for the switches, when a guest has come from another host: sender and target are the guest.
+# Requests of QEMU for the switches, when a guest arrives from another host: sender and target are the guest.
 _RARP = "0x8035"
 _RARP_HEAD = "@nh,0,64 0x0001080006040003"  # Ethernet, IPv4, 6 and 4 bytes, operation 3
 
@@ -156,7 +156,7 @@ def _source(port: FilteredPort) -> list[str]:
 
 
 def _neighbours(port: FilteredPort) -> list[str]:
-    """A guest says only of its own addresses that it has them, and asks only for these whether they are free."""
+    """A guest says only of addresses of its port that it has them, and asks only for these whether they are free."""
     own = collapsed(r for _mac, ranges in port.sources for r in ranges if r.version == 6)
     return [
         *("ether type ip6 icmpv6 type 136 @th,64,128 %s accept" % _masked(r) for r in own),

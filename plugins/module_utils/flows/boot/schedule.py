@@ -106,7 +106,7 @@ def schedule(
         members = groups.load(tx, {r.server_group_id for r in rows if r.server_group_id}, lock=True)
         fleet = read_fleet(tx, needs_of([r.spec for r in _one_of_each(rows)], options))
         grouped: t.Collection[str] = ()
-        if tx.context.filters_ports:
+        if tx.context.filters_ports or any(_may_have_groups(r.spec) for r in rows):
             from ...ledger.networks import security_groups
 
             grouped = security_groups.instances_with_own(tx, [r.uuid for r in rows])
@@ -243,6 +243,11 @@ def _select(
         wanted = claims.ClaimRequest(uuid, resources, candidates, dedicated, server_group)
         selections_of_rows.append(Selected(rows[uuid], selection, wanted, record))
     return selections_of_rows
+
+
+def _may_have_groups(spec: t.Mapping[str, t.Any]) -> bool:
+    """Whether ports of the instance may have security groups, whatever hosts do now: it names groups, or ports that have theirs."""
+    return bool(spec.get("security_groups")) or any(n.get("port") is not None for n in spec["networks"])
 
 
 def _host_is_set(row: Instance) -> str:

@@ -27,6 +27,7 @@ from ...ledger.compute import history, instances, nodes, ports, project_ports, r
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
+from ...ledger.networks import security_groups
 from ..networks import requested_ports
 from . import operation, redefine
 from .hot_plug import Beginning, Refused
@@ -167,9 +168,17 @@ class _Adding:
         if on_hosts.needed(map(vars, named_networks)):
             hosts = {row.host for row in by_instance.rows.values() if row.host is not None}
             self._reported = nodes.reported_networks(tx, hosts)
+        self._grouped, self._unfiltered = self._read_filters(tx, given)
         projects = {row.project for row in by_instance.rows.values()}
         self._limits = {p: quotas.limits_of(limits, p) for p in projects if quotas.PORTS in quotas.limited(limits, p)}
         self._used = instances.ports_in_use(tx, self._limits) if self._limits else {}
+
+    def _read_filters(self, tx: Transaction, given: project_ports.Found) -> tuple[set[str], set[str]]:
+        """Return the ids of instances and given ports that have security groups, and the hosts that filter no ports."""
+        uuids, port_ids = list(self.by_instance.rows), {port.id for port in given.values()}
+        grouped = security_groups.instances_with_own(tx, uuids) | security_groups.ports_with_own(tx, port_ids)
+        hosts = {row.host for row in self.by_instance.rows.values() if row.host is not None}
+        return grouped, hosts - nodes.filtering_hosts(tx, hosts) if grouped else set()
 
     def add(self, uuid: str, networks: t.Mapping[str, Network]) -> None:
         row, entries = self.by_instance.rows[uuid], self.by_instance.entries[uuid]
@@ -182,6 +191,7 @@ class _Adding:
             try:
                 request, network = self._resolved(row, entry, networks)
                 self._check_host(row, network)
+                self._check_filters(row, request)
                 check_overlap(network, have)
                 if request.port is None and row.project in self._limits:
                     quotas.check_ports(1, self._used.get(row.project, 0), self._limits[row.project])
@@ -216,6 +226,11 @@ class _Adding:
                 error = wanted.refusal(lack, host)
                 error.remedy = "%s Then run bootflow.compute.heartbeat, so that the host reports it." % error.remedy
                 raise error
+
+    def _check_filters(self, row: Instance, request: NetworkRequest) -> None:
+        """:raises HostDoesNotFilter: the instance or the given port has security groups, and the instance's host filters no ports"""
+        if row.host in self._unfiltered and self._grouped & {row.uuid, request.port}:
+            raise errors.HostDoesNotFilter(host=row.host)
 
 
 def begin_detach(

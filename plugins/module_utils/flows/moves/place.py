@@ -108,9 +108,7 @@ def _with_networks(tx: Transaction, movers: t.Sequence[Mover]) -> list[Mover]:
     asking = [m.row.uuid for m in movers if on_hosts.needed(m.spec["network_definitions"])]
     attached, leaving = ports.ports_of(tx, asking), ports.ports_of(tx, asking, leaving=True)
     networks = {u: on_hosts.needed(vars(n) for _port, n in (*attached[u], *leaving[u])) for u in asking}
-    grouped: t.Collection[str] = ()
-    if tx.context.filters_ports:
-        grouped = security_groups.instances_with_own(tx, [m.row.uuid for m in movers])
+    grouped = security_groups.instances_with_own(tx, [m.row.uuid for m in movers])
     return [
         replace(m, networks=networks.get(m.row.uuid, ()), has_security_groups=m.row.uuid in grouped) for m in movers
     ]
@@ -166,6 +164,7 @@ def _request(
         availability_zone=zone or request.availability_zone,
         ignore_hosts=tuple(sorted({*mover.barred, *barred, *_others(mover, fleet)} | own)),
         networks=mover.networks,
+        has_ports=request.has_ports or mover.has_security_groups,
         has_security_groups=mover.has_security_groups,
         instance_group=_without(group, row.host) if group is not None else None,
         force_host=None,

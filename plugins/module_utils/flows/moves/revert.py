@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from ...core import errors
 from ...core.instances import move_life, moves, states
-from ...ledger.compute import history, requests
+from ...ledger.compute import history, nodes, requests
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
+from ...ledger.networks import security_groups
 from ..attachments import moving as of_volumes
 from ..instances import operation
 from ..instances.operation import Selection
@@ -76,7 +77,10 @@ def begin_revert(
     operation.refuse_unknown(tx, rows, selection, known_hosts)
     unchanged = select_ended(tx, rows, moves.REVERTED)
     to_revert = [r for r in rows if r not in unchanged]
-    failed = _without_source_host(tx, to_revert, silent or {}, has or {})
+    failed = {
+        **_with_unfiltered_source(tx, to_revert),
+        **_without_source_host(tx, to_revert, silent or {}, has or {}),
+    }
     try:
         begun = operation.enter(tx, REVERT, [r for r in to_revert if r.uuid not in failed], known_hosts)
     except (
@@ -94,6 +98,14 @@ def begin_revert(
     check_flavor_quota(tx, [(m.row, specs[m.move.old_request_spec_id].spec["flavor"]) for m in moving if specs], limits)
     ledger_moves.apply(tx, list(open_moves.values()), move_life.REVERT_BEGUN)
     return Reverting(moving, unchanged, failed, {r.uuid: r for r in rows})
+
+
+def _with_unfiltered_source(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, errors.BootflowError]:
+    """Return uuid -> the error of an instance with security groups whose source host filters no ports."""
+    grouped = security_groups.instances_with_own(tx, [r.uuid for r in rows if r.vm_state == states.RESIZED])
+    sources = {u: m.source_compute for u, m in ledger_moves.open_of(tx, sorted(grouped)).items()}
+    filtering = nodes.filtering_hosts(tx, set(sources.values()))
+    return {u: errors.HostDoesNotFilter(host=host) for u, host in sources.items() if host not in filtering}
 
 
 def _without_source_host(

@@ -132,14 +132,3 @@ def hosts_following(tx: Transaction, groups: t.Collection[str]) -> list[str]:
     concerned = {*groups, *security_groups.naming(tx, groups)}
     ids = {port for ports in security_groups.ports_with(tx, concerned).values() for port in ports}
     return sorted({host for hosts in security_groups.hosts_of_ports(tx, ids).values() for host in hosts})
-
-
-def hosts_following_instances(tx: Transaction, uuids: t.Collection[str]) -> list[str]:
-    """Return the hosts whose filters change when ports of these instances come or go: their own, and hosts where rules name groups of
-    theirs."""
-    ids = filter_rows.ports_of_instances(tx, uuids)
-    own = {host for hosts in security_groups.hosts_of_ports(tx, ids).values() for host in hosts}
-    groups = {key for keys in security_groups.groups_of_ports(tx, ids).values() for key in keys}
-    naming = security_groups.naming(tx, groups)
-    others = {port for ports in security_groups.ports_with(tx, naming).values() for port in ports}
-    return sorted(own.union(*security_groups.hosts_of_ports(tx, others).values()))

@@ -18,7 +18,7 @@ from ...core.interfaces.port_entries import PortChange, PortEntry, wanted_addres
 from ...core.networks.fixed_addresses import FixedAddress, match_addresses
 from ...core.networks.network import Network
 from ...core.reading.problems import Problems
-from ...ledger.compute import instances, ports, project_ports, runs
+from ...ledger.compute import instances, nodes, ports, project_ports, runs
 from ...ledger.compute.ports import PortRow
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
@@ -131,7 +131,7 @@ def update(
     """Change ports. MAC address and addresses change only while no instance has the port: its guest was configured with them.
 
     :arg networks: of the inventory, by id. :arg project: of ports that are named; None: any
-    :raises InvalidRequest: all refusals (PortNotFound, PortInUse, PortExists, MacAddressInUse, addresses). Nothing is written then.
+    :raises InvalidRequest: all refusals (PortNotFound, PortInUse, PortExists, MacAddressInUse, HostDoesNotFilter, addresses). Nothing is written then.
     """
     runs.renew(tx)
     rows = project_ports.find(tx, [(change.port, project) for change in changes])
@@ -160,6 +160,7 @@ def update(
         tx, tx.rng, [networks[r.network_id] for _change, r in chosen if r.network_id in networks]
     )
     updating = _Updating(tx, allocator, networks, addresses, problems)
+    unfiltered = _hosts_without_filters(tx, chosen)
     new_names: set[tuple[str, str | None]] = set()
     for change, row in chosen:
         if change.name is not None and (change.name, row.project) in new_names:
@@ -173,6 +174,8 @@ def update(
         values, changed = updating.change(change, row)
         with problems.collect(change.path):
             security_values, security_changed = port_groups.change(tx, row, change.security, wanted.ids[change.path])
+            if row.host in unfiltered and port_groups.GROUPS in security_changed:
+                raise errors.HostDoesNotFilter(host=row.host)
             values.update(security_values)
             changed.update(security_changed)
         if not changed:
@@ -190,6 +193,12 @@ def update(
     if tx.context.filters_ports:
         filter_marks.mark_members(tx, filtered)
     return written
+
+
+def _hosts_without_filters(tx: Transaction, chosen: t.Iterable[tuple[PortChange, PortRow]]) -> set[str]:
+    """Return the hosts that filter no ports, of ports that are to have security groups."""
+    hosts = {row.host for change, row in chosen if row.host is not None and change.security.groups}
+    return hosts - nodes.filtering_hosts(tx, hosts)
 
 
 def _changeable(row: PortRow | None, change: PortChange, project: str | None, owners: t.Mapping[str, str]) -> PortRow:

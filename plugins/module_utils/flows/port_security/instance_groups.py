@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ...core import errors
 from ...core.reading.problems import Problems
-from ...ledger.compute import history, instances
+from ...ledger.compute import history, instances, nodes
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
@@ -40,7 +40,7 @@ def change(tx: Transaction, selection: operation.Selection, words: t.Sequence[st
 
     :arg words: names and ids of groups of the instances' projects
     :raises InvalidInput, InstanceNotFound, InstanceIsLocked: see operation.select() and lock.py
-    :raises InvalidRequest: all other refusals (SecurityGroupNotFound, SecurityGroupCannotBeApplied)
+    :raises InvalidRequest: all other refusals (SecurityGroupNotFound, SecurityGroupCannotBeApplied, HostDoesNotFilter)
     """
     if not words:
         raise errors.InvalidInput(
@@ -58,6 +58,8 @@ def change(tx: Transaction, selection: operation.Selection, words: t.Sequence[st
     problems, changed = Problems(), Changed()
     ports = filter_rows.read(tx, filter_rows.ports_of_instances(tx, [row.uuid for row in rows]))
     have = security_groups.groups_of_ports(tx, ports)
+    hosts_of_rows = {row.host for row in rows if row.host is not None} if adds else set()
+    unfiltered = hosts_of_rows - nodes.filtering_hosts(tx, hosts_of_rows)
     wanted: dict[str, list[str]] = {}  # id of a port that changes -> its groups
     for row in rows:
         own = [port for port in ports.values() if port.instance_uuid == row.uuid]
@@ -69,7 +71,10 @@ def change(tx: Transaction, selection: operation.Selection, words: t.Sequence[st
             if adds and not (own and all(port.port_security_enabled for port in own)):
                 raise errors.SecurityGroupCannotBeApplied()
             ways = {port.id: _groups(have[port.id], ids, adds) for port in own}
-            wanted.update({key: groups for key, groups in ways.items() if set(groups) != set(have[key])})
+            changing = {key: groups for key, groups in ways.items() if set(groups) != set(have[key])}
+            if changing and row.host in unfiltered:
+                raise errors.HostDoesNotFilter(host=row.host)
+            wanted.update(changing)
             before = sorted({key for port in own for key in have[port.id]})
             changed.groups[row.uuid] = before, sorted({key for groups in ways.values() for key in groups})
             (changed.rows if wanted.keys() & ways.keys() else changed.unchanged).append(row)

@@ -13,6 +13,7 @@ import uuid
 
 from ...core.answers.compute import NETWORKS
 from ...core.answers.shapes import Misshapen
+from ...core.firewall.driver import FIREWALL_DRIVER
 from ...core.networks.on_hosts import Reported
 from ...core.scheduler.host_state import COLUMNS, REPORTED
 from ..db.database_kind import DatabaseKind
@@ -350,6 +351,15 @@ def reported_networks(tx: Transaction, hosts: t.Collection[str]) -> dict[tuple[s
     rows = tx.execute(query.where(c.networks_profile_id.is_not(None))).all() if hosts else []
     networks = networks_of_profiles(tx, {r.networks_profile_id for r in rows})
     return {(r.host, r.node): networks.get(r.networks_profile_id) for r in rows}
+
+
+def filtering_hosts(tx: Transaction, hosts: t.Collection[str]) -> set[str]:
+    """Return which of these hosts reported that they filter the ports of their guests."""
+    c = compute_nodes.c
+    query = sa.select(c.host, c.profile_id).where(bulk.among(tx, c.host, sorted(hosts)))
+    rows = tx.execute(query).all() if hosts else []
+    reported = profiles.load(tx, {r.profile_id for r in rows}) if rows else {}
+    return {r.host for r in rows if FIREWALL_DRIVER in (reported.get(r.profile_id, {}).get("stats") or {})}
 
 
 def boot_ids(tx: Transaction, hosts: t.Collection[str]) -> dict[str, str]:

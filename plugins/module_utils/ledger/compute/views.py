@@ -16,6 +16,7 @@ from ...core.networks.network import Network
 from ...core.networks.network_info import PortRecord, devname
 from ...core.times import utc
 from ..db.transaction import Transaction
+from ..networks import security_groups
 from . import claims, history, instances, moves, ports, requests
 from .groups import group_names
 from .history import LastFault
@@ -119,15 +120,17 @@ def _addresses(port: PortRecord, network: Network) -> list[dict[str, t.Any]]:
 
 
 def details(tx: Transaction, rows: t.Sequence[Instance]) -> list[dict[str, t.Any]]:
-    """instance_views with the flavor's numbers, the kept machine type, the disks, the moves and the journal of each."""
+    """instance_views with the flavor's numbers, the kept machine type, the security groups, the disks, the moves and the journal of each."""
     uuids = [r.uuid for r in rows]
     disks, moved = instances.disks_of(tx, uuids), migrations(tx, uuids)
+    groups = security_groups.names_of_instances(tx, uuids)
     return [
         {
             **view,
             "flavor_details": row.spec["flavor"],
             "scheduler_hints": row.spec["scheduler_hints"],
             "machine_type": row.machine_type,
+            "security_groups": groups[row.uuid],
             "disks": disks[row.uuid],
             "migrations": moved[row.uuid],
             "events": history.events_of(tx, row.uuid),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the packet filters of hosts are made of: ports with their port security, and the numbers of the documents."""
+"""Ports with their port security, and the numbers of documents: packet filters of hosts are made of them."""
 
 from __future__ import annotations
 

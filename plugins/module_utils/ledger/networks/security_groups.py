@@ -248,6 +248,29 @@ def instances_with_own(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
     return set(tx.execute(query.where(bulk.among(tx, ports.c.instance_uuid, sorted(uuids))).distinct()).scalars())
 
 
+def ports_with_own(tx: Transaction, ids: t.Collection[str]) -> set[str]:
+    """Return which of the ports have groups other than by default."""
+    c = port_security_groups.c
+    query = sa.select(c.port_id).where(bulk.among(tx, c.port_id, sorted(ids))).distinct()
+    return set(tx.execute(query).scalars()) if ids else set()
+
+
+def names_of_instances(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[str]]:
+    """Return uuid -> the names of the groups that ports of the instance have, sorted."""
+    query = sa.select(ports.c.id, ports.c.instance_uuid).where(bulk.among(tx, ports.c.instance_uuid, sorted(uuids)))
+    owners = {row.id: row.instance_uuid for row in tx.execute(query)} if uuids else {}
+    ids = groups_of_ports(tx, owners)
+    c = security_groups.c
+    named = sa.select(c.id, c.name).where(bulk.among(tx, c.id, sorted({key for keys in ids.values() for key in keys})))
+    names = {row.id: row.name for row in tx.execute(named)} if ids else {}
+    groups: dict[str, set[str]] = {uuid: set() for uuid in uuids}
+    for port, keys in ids.items():
+        groups[owners[port]].update(
+            names.get(key, DEFAULT) for key in keys
+        )  # a default group is made with its first use
+    return {uuid: sorted(keys) for uuid, keys in groups.items()}
+
+
 def ports_with(tx: Transaction, group_ids: t.Collection[str]) -> dict[str, list[str]]:
     """Return id of a group -> ids of the ports that have it."""
     members: dict[str, list[str]] = {key: [] for key in group_ids}
@@ -291,7 +314,8 @@ def hosts_with(tx: Transaction, group_ids: t.Collection[str]) -> set[str]:
     """Return the hosts to which ports with one of these groups are bound. Hosts to which a guest is on its way get its filters with it."""
     if not group_ids:
         return set()
-    c, g, ids = port_security_groups.c, security_groups.c, sorted(group_ids)
+    c, g = port_security_groups.c, security_groups.c
+    ids = sorted(group_ids)
     bound = ports.c.host.is_not(None)
     named = sa.select(ports.c.host).select_from(ports.join(port_security_groups, c.port_id == ports.c.id))
     hosts = set(tx.execute(named.where(bulk.among(tx, c.security_group_id, ids), bound).distinct()).scalars())

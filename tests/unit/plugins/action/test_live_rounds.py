@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema imp
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, results_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
+from .test_instance_operation import filtered
 from .test_moves import Fleet
 
 HOSTS = ("h1", "h2", "h3")
@@ -165,3 +166,42 @@ def test_a_guest_whose_host_may_keep_its_volumes_is_not_tried_again(fleet: Round
     results.leave("begin", "localhost", {**begun, "instances": [{**begun["instances"][0], "volumes": True}]})
     assert fleet.again()["instances"] == []
     assert fleet.world.state(uuid)[:2] == ("active", None) and (uuid, first) in fleet.world.cleanups()
+
+
+def failed(error: errors.BootflowError) -> dict[str, t.Any]:
+    """The answer of a module that failed."""
+    fields = error.as_dict()
+    return {"failed": True, "error_code": fields.pop("code"), "msg": fields.pop("message"), **fields}
+
+
+class Filtering(Rounds):
+    """Hosts that filter ports, unless ``fails``. Nothing lets a guest in."""
+
+    fails = False
+
+    def answer(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        self.asked.append(name)
+        if name == "virtual_network":
+            return {"outcomes": {n["name"]: {"changed": False, "error": None} for n in arguments["networks"]}}
+        if name == "port_filters" and self.fails:
+            return failed(errors.HostCannotFilter(host="h2", reason="x"))
+        if name == "port_filters":
+            return filtered(arguments)
+        raise ZeroDivisionError(name)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_host_filters_before_it_lets_a_guest_in(fleet: Rounds, fails: bool) -> None:
+    hosts = Filtering(fleet.world, HOSTS)
+    hosts.fails = fails
+    for variables in hosts.hostvars.values():
+        variables["bootflow_firewall_driver"] = "nftables"
+    (item,) = hosts.begin()["instances"]
+    guest = {"volumes": [], "disks": []}
+    hosts.leave(
+        live, {"phase": "look", "outcomes": {item["uuid"]: {"guest": guest, "error": None}}, "attempt": 1}, "h1"
+    )
+    prepared = hosts.stage(live, "prepare", item["destination"])
+    error = prepared["outcomes"][item["uuid"]]["error"]
+    assert hosts.asked[-2:] == (["virtual_network", "port_filters"] if fails else ["port_filters", "domain_migration"])
+    assert (error["code"] == "HostCannotFilter") is fails, error

@@ -105,6 +105,16 @@ def test_rescue_and_back(rescues: Rescues, tmp_path: pathlib.Path) -> None:
     assert [action for action, _message in rescues.journal("web-1")][:2] == ["unrescue", "rescue"]
 
 
+def test_a_host_filters_before_it_starts_a_rescue_and_its_guest_again(rescues: Rescues) -> None:
+    rescues.variables(firewall_driver="nftables")
+    for playbook in ("rescue", "unrescue"):
+        rescues.given.clear()
+        assert rescues.play(playbook, names=NAMES)["changed"]
+        asked = [name for name, _arguments in rescues.given]
+        starts = [place for place, name in enumerate(asked) if name == "domain_rescue"]
+        assert starts and all(asked[place - 1] == "port_filters" for place in starts), asked
+
+
 def test_a_rescued_instance_is_not_rescued_with_another_image(rescues: Rescues) -> None:
     """As in Nova. The same image again has nothing to do, so that what failed for some can be run again."""
     helper = {**CIRROS, "name": "helper", "id": "5f0f3b52-7c3b-4d4b-9a0e-3d2a6d1a4c11", "url": "http://images/helper"}

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.entries import WantedInterface
 from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.port_entries import (
     read_port_changes,
 )
@@ -23,12 +24,16 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.s
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.security_rules import default_group_id
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import failure
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import interfaces
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import place
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import ports as port_flow
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import security_groups as group_flow
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks.port_filters import port_filters_of
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.port_security import instance_groups
-from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import project_ports
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, project_ports
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import views as instance_views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.instances import PlacedInstance
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.networks import filter_marks
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, network, request
 
@@ -38,6 +43,14 @@ DEFAULT = default_group_id("default")
 def call(world: World, function: t.Callable[..., t.Any], *arguments: t.Any) -> t.Any:
     with world.ledger.write() as tx:
         return function(tx.for_run(world.context("p", filters_ports=True)), *arguments)
+
+
+FILTERS = {"firewall_driver": "nftables"}
+
+
+def report(world: World, host: str, **fields: t.Any) -> int:
+    """A host that filters reports."""
+    return world.report(host, stats=FILTERS, **fields)
 
 
 def group(world: World, name: str = "web") -> str:
@@ -81,7 +94,7 @@ def refusals(function: t.Callable[..., t.Any], *arguments: t.Any) -> list[tuple[
 
 
 def test_ports_of_a_boot_have_the_groups_that_it_names(world: World) -> None:
-    world.report("h1")
+    report(world, "h1")
     web = group(world)
     named, by_id = boot(world, security_groups=("web", "default")), boot(world, "other", security_groups=(web,))
     assert [sorted(keys) for keys in groups_of(world, named)] == [sorted([web, DEFAULT])]
@@ -91,7 +104,7 @@ def test_ports_of_a_boot_have_the_groups_that_it_names(world: World) -> None:
 
 
 def test_an_unknown_group_is_refused_before_anything_is_written(world: World) -> None:
-    world.report("h1")
+    report(world, "h1")
     before = world.everything()
     asked = request("web", security_groups=("none",))
     refused = [(e["path"], e["code"], e["status"]) for e in world.refusals(asked)]
@@ -104,7 +117,7 @@ def test_an_unknown_group_is_refused_before_anything_is_written(world: World) ->
 
 
 def test_given_ports_keep_their_groups_and_networks_without_port_security_have_none(world: World) -> None:
-    world.report("h1")
+    report(world, "h1")
     world.networks["net-2"] = world.networks[network(2).id] = replace(network(2), port_security_enabled=False)
     web = group(world)
     front = world.make_port("front")
@@ -115,7 +128,7 @@ def test_given_ports_keep_their_groups_and_networks_without_port_security_have_n
 
 
 def test_a_build_without_its_group_is_not_rescheduled(world: World) -> None:
-    world.report("h1")
+    report(world, "h1")
     web = group(world)
     call(world, group_flow.delete, [web], "default", False)
     with pytest.raises(errors.SecurityGroupNotFound):
@@ -162,7 +175,7 @@ def update(world: World, port: str, **fields: t.Any) -> port_flow.PortsWritten:
 
 
 def test_ports_of_running_guests_change_and_their_hosts_are_due(world: World) -> None:
-    world.report("h1")
+    report(world, "h1")
     web = group(world)
     uuid = boot(world)
     applied(world, "h1")
@@ -225,7 +238,7 @@ def change(world: World, adds: bool, *words: str, name: str = "web") -> instance
 
 
 def test_an_instance_gets_and_loses_a_group(world: World) -> None:
-    world.report("h1")
+    report(world, "h1")
     web = group(world)
     uuid = boot(world)
     applied(world, "h1")
@@ -241,18 +254,70 @@ def test_an_instance_gets_and_loses_a_group(world: World) -> None:
 
 
 def test_an_instance_that_cannot_have_groups_gets_none(world: World) -> None:
-    world.report("h1")
+    report(world, "h1")
     group(world)
     boot(world, networks=())
     assert refusals(lambda: change(world, True, "web")) == [("SecurityGroupCannotBeApplied", 400)]
+
+
+# --- hosts that filter nothing ----------------------------------------------------------------------------------------
+
+
+def attach(world: World, name: str, **requested: t.Any) -> interfaces.Begun:
+    entry = WantedInterface("interfaces[0]", name, NetworkRequest(**requested))
+    by_id = {n.id: n for n in world.networks.values()}
+    return t.cast(interfaces.Begun, call(world, interfaces.begin_attach, [entry], by_id, None, ["h1", "h2"], {}))
+
+
+def test_no_interface_with_groups_comes_to_a_host_that_filters_nothing(world: World) -> None:
+    other = network(2)
+    world.know(other)
+    report(world, "h1")
+    group(world)
+    boot(world, security_groups=("web",))
+    boot(world, "plain")
+    front, inside = world.make_port("front", security=GivenSecurity(groups=("web",))), world.make_port("inside")
+    world.report("h1")  # bootflow_firewall_driver is noop now
+    before = world.everything()
+    refused = [("HostDoesNotFilter", 409)]
+    assert refusals(lambda: attach(world, "web", network=other.id)) == refused
+    assert refusals(lambda: attach(world, "plain", port=front)) == refused
+    (port,) = (view["id"] for view in views(world) if view["instance"] == "plain")
+    assert refusals(lambda: update(world, port, security_groups=["web"])) == refused
+    assert refusals(lambda: change(world, True, "web", name="plain")) == refused
+    assert world.everything() == before
+    assert attach(world, "plain", port=inside).new == {inside}
+    change(world, False, "web")
+    assert attach(world, "web", network=other.id).new
+
+
+def mover(world: World, uuid: str) -> place.Mover:
+    with world.ledger.read() as tx:
+        (row,) = instances.select_live(tx, uuids=[uuid])
+    return place.Mover(t.cast(PlacedInstance, row), row.spec)
+
+
+def test_an_instance_with_groups_moves_to_a_host_that_filters_and_shows_its_groups(world: World) -> None:
+    report(world, "h1")
+    group(world)
+    uuid, plain = boot(world, security_groups=("web", "default")), boot(world, "plain")
+    world.report("h2")
+    for filters_ports in (True, False):  # whatever the controller has
+        with world.ledger.write() as tx:
+            here = tx.for_run(world.context("p", filters_ports=filters_ports))
+            places = place.claim(here, [mover(world, uuid)], world.fleet, world.options())
+            error = places[uuid]
+            assert isinstance(error, errors.NoValidHost) and "filters no ports" in error.message
+    shown = call(world, lambda tx: instance_views.details(tx, instances.select_live(tx, uuids=[uuid, plain])))
+    assert {view["uuid"]: view["security_groups"] for view in shown} == {uuid: ["default", "web"], plain: ["default"]}
 
 
 # --- hosts that are due -------------------------------------------------------------------------------------------------
 
 
 def test_hosts_are_due_while_what_they_filter_by_has_changed(world: World) -> None:
-    world.report("h1", memory=1)
-    world.report("h2", memory=1)
+    report(world, "h1", memory=1)
+    report(world, "h2", memory=1)
     for name in ("a", "b"):
         world.accept(request(name), filters_ports=True)
     world.schedule()
@@ -275,7 +340,7 @@ def test_hosts_are_due_while_what_they_filter_by_has_changed(world: World) -> No
 
 
 def test_a_document_that_is_older_than_a_change_leaves_its_host_due(world: World) -> None:
-    world.report("h1")
+    report(world, "h1")
     boot(world)
     old = document(world)
     call(world, filter_marks.mark, ["h1"])
@@ -284,7 +349,7 @@ def test_a_document_that_is_older_than_a_change_leaves_its_host_due(world: World
 
 
 def test_runs_whose_hosts_filter_nothing_mark_nobody(world: World) -> None:
-    world.report("h1")
+    report(world, "h1")
     world.boot()
     with world.ledger.read() as tx:
         assert filter_marks.hosts_with_filters(tx) == ["h1"]

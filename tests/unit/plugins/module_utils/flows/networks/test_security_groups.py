@@ -18,10 +18,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.s
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.security_rules import default_group_id
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import security_groups as flow
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks.port_filters import (
-    hosts_following_instances,
-    port_filters_of,
-)
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks.port_filters import port_filters_of
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.networks import security_groups as rows
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
@@ -111,7 +108,6 @@ def test_the_document_of_a_host_has_its_ports_and_the_members_of_remote_groups(w
         ("ingress", group),
     ]
     assert call(world, port_filters_of, ["h1", "h2"])["h1"]["revision"] == first["revision"] + 1
-    assert call(world, hosts_following_instances, [uuid]) == ["h1"]
     rule = {"security_group": "default", "direction": "ingress", "protocol": 47}
     assert add(world, rule).hosts == ["h1"]
     document = call(world, port_filters_of, ["h1"])["h1"]
