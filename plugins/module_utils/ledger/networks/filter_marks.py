@@ -46,6 +46,14 @@ def confirm(tx: Transaction, host: str, revision: int) -> None:
     tx.execute(port_filter_revisions.update().where(c.host == host, c.applied < revision).values(applied=revision))
 
 
+def catch_up(tx: Transaction, host: str, revision: int) -> bool:
+    """Have the numbers of a host go on from ``revision``, which it has. Returns whether this ledger never gave it: an older copy of the ledger
+    was restored from a backup, and the host has filters of what is forgotten."""
+    c = port_filter_revisions.c
+    behind = port_filter_revisions.update().where(c.host == host, c.revision < revision)
+    return bool(tx.execute(behind.values(revision=revision)).rowcount)
+
+
 def hosts_with_filters(tx: Transaction) -> list[str]:
     """Return the hosts that have ports, and hosts that had a document of filters before: their last guest may have gone since."""
     having = sa.select(ports.c.host).where(ports.c.host.isnot(None))

@@ -52,10 +52,18 @@ def apply(action: OnFilteredHost) -> dict[str, t.Any]:
 
     host = action.task_vars["inventory_hostname"]
     ledger = action.open_ledger()
-    document = ledger.transact(port_filters_of, [host])[host]
-    answer = action.run_module("port_filters", {"document": document, "ledger_id": action.ledger_id()})
-    if not answer["superseded"]:
-        ledger.transact(filter_marks.confirm, host, document["revision"])
+
+    def push() -> dict[str, t.Any]:
+        document = ledger.transact(port_filters_of, [host])[host]
+        answer = action.run_module("port_filters", {"document": document, "ledger_id": action.ledger_id()})
+        if not answer["superseded"]:
+            ledger.transact(filter_marks.confirm, host, document["revision"])
+        return answer
+
+    answer = push()
+    # What another run gave the host meanwhile is newer. What no run of this ledger gave is of the ledger before it was restored.
+    if answer["superseded"] and ledger.transact(filter_marks.catch_up, host, answer["revision"]):
+        answer = push()
     return answer
 
 

@@ -12,7 +12,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.plugin_utils.run.firewall.port_filters import may_start
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.networks import filter_marks
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.firewall.port_filters import apply, may_start
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
 HOSTS = pathlib.Path(__file__).resolve().parents[6] / "plugins" / "module_utils" / "hosts"
 #: Calls of libvirt after which a guest runs, or has another device, and the files that make them. All of them work for the modules that
@@ -49,3 +51,37 @@ def test_the_calls_that_start_guests_are_known(call: str) -> None:
 )
 def test_a_module_may_start_a_guest(module: str, arguments: dict[str, t.Any], starts: bool) -> None:
     assert may_start(module, arguments) is starts
+
+
+class FilteringHost:
+    """An action whose host has filters of ``revision``."""
+
+    check_mode = False
+
+    def __init__(self, world: World, revision: int) -> None:
+        self.ledger, self.revision = world.ledger.for_run(world.context()), revision
+        self.task_vars = {"inventory_hostname": "h1"}
+        self.revisions: list[int] = []
+
+    def open_ledger(self) -> t.Any:
+        return self.ledger
+
+    def ledger_id(self) -> str:
+        return "one"
+
+    def run_module(self, name: str, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        assert name == "port_filters"
+        self.revisions.append(arguments["document"]["revision"])
+        superseded = self.revision > self.revisions[-1]
+        self.revision = max(self.revision, self.revisions[-1])
+        return {"changed": not superseded, "superseded": superseded, "revision": self.revision}
+
+
+def test_a_host_follows_a_ledger_that_was_restored(world: World) -> None:
+    world.report("h1")
+    world.boot()
+    host = FilteringHost(world, 40)
+    assert apply(t.cast(t.Any, host)) == {"changed": True, "superseded": False, "revision": 41}
+    assert host.revisions == [1, 41]
+    with world.ledger.read() as tx:
+        assert filter_marks.due(tx) == []
