@@ -311,19 +311,27 @@ def hosts_of_ports(tx: Transaction, ids: t.Collection[str]) -> dict[str, set[str
 
 
 def hosts_with(tx: Transaction, group_ids: t.Collection[str]) -> set[str]:
-    """Return the hosts to which ports with one of these groups are bound. Hosts to which a guest is on its way get its filters with it."""
+    """Return the hosts to which ports with one of these groups are bound, and hosts to which guests with such ports move: the filters that came
+    before them know no member that is newer."""
     if not group_ids:
         return set()
     c, g = port_security_groups.c, security_groups.c
     ids = sorted(group_ids)
-    bound = ports.c.host.is_not(None)
-    named = sa.select(ports.c.host).select_from(ports.join(port_security_groups, c.port_id == ports.c.id))
-    hosts = set(tx.execute(named.where(bulk.among(tx, c.security_group_id, ids), bound).distinct()).scalars())
+    with_groups = ports.join(port_security_groups, c.port_id == ports.c.id)
+    hosts = _hosts(tx, with_groups, bulk.among(tx, c.security_group_id, ids))
     defaults = sa.select(g.project).where(bulk.among(tx, g.id, ids), g.name == DEFAULT)
     for project in tx.execute(defaults).scalars().all():
-        without = (ports.c.has_own_groups.is_(False), _PROJECT == project, bound)
-        hosts.update(tx.execute(sa.select(ports.c.host).select_from(_PORTS).where(*without).distinct()).scalars())
+        hosts |= _hosts(tx, _PORTS, ports.c.has_own_groups.is_(False), _PROJECT == project)
     return hosts
+
+
+def _hosts(tx: Transaction, rows: sa.FromClause, *conditions: sa.ColumnElement[bool]) -> set[str]:
+    """Return the hosts of the bound ports among these rows, and other hosts on which their instances have a claim."""
+    bound = sa.select(ports.c.host).select_from(rows).where(*conditions, ports.c.host.is_not(None))
+    claimed = rows.join(claims, claims.c.instance_uuid == ports.c.instance_uuid)
+    nodes = claimed.join(compute_nodes, compute_nodes.c.id == claims.c.compute_node_id)
+    moving = sa.select(compute_nodes.c.host).select_from(nodes).where(*conditions, compute_nodes.c.host != ports.c.host)
+    return set(tx.execute(sa.union(bound, moving)).scalars())
 
 
 def ports_on(tx: Transaction, hosts: t.Collection[str]) -> list[str]:

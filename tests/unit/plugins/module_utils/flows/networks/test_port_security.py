@@ -26,7 +26,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.sec
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import interfaces
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import place
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, place
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import ports as port_flow
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import security_groups as group_flow
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks.port_filters import port_filters_of
@@ -337,6 +337,29 @@ def test_hosts_are_due_while_what_they_filter_by_has_changed(world: World) -> No
     applied(world, "h2")
     world.accept(request("c"), run="c", filters_ports=True)  # a new member of the default group
     assert call(world, filter_marks.due) == hosts
+
+
+def test_a_host_to_which_a_guest_moves_learns_of_new_members(world: World) -> None:
+    report(world, "h1")
+    uuid = boot(world)
+    report(world, "h2")
+    wanted = cold.Wanted(
+        Selection(uuids=[uuid]), ("h1", "h2"), dict.fromkeys(("h1", "h2"), "qcow2"), None, {}, quotas={}
+    )
+    assert not call(world, cold.begin, wanted, world.fleet, world.options()).failed
+    applied(world, "h1", "h2")  # the filters that come before the guest
+    world.accept(request("more"), run="more", filters_ports=True)
+    assert call(world, filter_marks.due) == ["h1", "h2"]
+
+
+def test_numbers_go_on_from_those_of_a_host_that_has_later_ones(world: World) -> None:
+    report(world, "h1")
+    boot(world)
+    number = document(world)["revision"]
+    assert not call(world, filter_marks.catch_up, "h1", number)  # another run's document of this ledger
+    assert call(world, filter_marks.catch_up, "h1", number + 40)  # of the ledger before it was restored
+    assert call(world, filter_marks.due) == ["h1"]
+    assert document(world)["revision"] == number + 41
 
 
 def test_a_document_that_is_older_than_a_change_leaves_its_host_due(world: World) -> None:
