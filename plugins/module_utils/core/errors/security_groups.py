@@ -96,7 +96,7 @@ class SecurityGroupProtocolRequiredWithPorts(InvalidInput):
 class SecurityGroupInvalidProtocolForPort(InvalidInput):
     """Ports are given for a protocol that has none."""
 
-    msg_fmt = "Ports cannot be specified for protocol %(protocol)s. Ports are only supported for TCP, UDP, SCTP."
+    msg_fmt = "Ports cannot be specified for protocol %(protocol)s. Ports are only supported for TCP, UDP, SCTP, DCCP, UDP-Lite."
     remedy = "Leave port_range_min and port_range_max out."
 
 
@@ -118,7 +118,7 @@ class SecurityGroupRuleInvalidProtocol(InvalidInput):
     """The protocol is unknown."""
 
     msg_fmt = "Security group rule protocol %(protocol)s not supported."
-    remedy = "Write tcp, udp, sctp, icmp, icmpv6 or a number from 0 to 255; leave it out for all protocols."
+    remedy = "Write tcp, udp, sctp, icmp, icmpv6, another name of Neutron or a number from 0 to 255; leave it out for all protocols."
 
 
 class SecurityGroupRuleParameterConflict(InvalidInput):

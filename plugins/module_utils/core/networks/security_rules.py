@@ -19,10 +19,15 @@ from .. import errors
 DEFAULT = "default"  # the group of each project that ports have which name none
 INGRESS, EGRESS = DIRECTIONS = ("ingress", "egress")
 IPV4, IPV6 = ETHERTYPES = ("IPv4", "IPv6")
-WITH_PORTS = ("tcp", "udp", "sctp")
+WITH_PORTS = ("tcp", "udp", "sctp", "33", "136")  # also DCCP and UDP-Lite
 ICMP, ICMPV6 = "icmp", "icmpv6"
 _NUMBERS = {"1": ICMP, "6": "tcp", "17": "udp", "58": ICMPV6, "132": "sctp"}
-_ALIASES = {"ipv6-icmp": ICMPV6, "icmp6": ICMPV6, "any": None}
+#: Other names of Neutron. A rule has their numbers. source: neutron_lib.constants.IP_PROTOCOL_MAP
+_ALIASES: t.Mapping[str, t.Optional[str]] = {
+    "ipv6-icmp": ICMPV6, "icmp6": ICMPV6, "any": None, "igmp": "2", "ipip": "4", "egp": "8", "dccp": "33", "ipv6-encap": "41",
+    "ipv6-route": "43", "ipv6-frag": "44", "rsvp": "46", "gre": "47", "esp": "50", "ah": "51", "ipv6-nonxt": "59", "ipv6-opts": "60",
+    "ospf": "89", "vrrp": "112", "pgm": "113", "udplite": "136",
+}  # fmt: skip
 #: Protocols that only IPv6 has: ipv6-encap, ipv6-route, ipv6-frag, ICMPv6, ipv6-nonxt, ipv6-opts.
 _OF_IPV6 = frozenset(("41", "43", "44", ICMPV6, "59", "60"))
 _EVERYTHING = ("0.0.0.0/0", "::/0")
