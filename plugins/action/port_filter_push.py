@@ -27,15 +27,15 @@ class ActionModule(LedgerAction):
         return self._begin() if self.options["phase"] == "begin" else self._work()
 
     def _begin(self) -> dict[str, t.Any]:
-        if self.check_mode:
-            return {"changed": False, "compute": []}
+        if self.check_mode and self.options["only_due"]:
+            return {"changed": False, "compute": []}  # the changes that hosts would be due for are not in the ledger
         with contextlib.closing(self.open_ledger()) as ledger:
             hosts = ledger.inspect(filter_marks.due if self.options["only_due"] else filter_marks.hosts_with_filters)
         return {"changed": False, "compute": reachable(self, hosts)}
 
     def _work(self) -> dict[str, t.Any]:
         host = self.task_vars["inventory_hostname"]
-        if self.check_mode or not port_filters.filters(self):
+        if not port_filters.filters(self):
             return {"changed": False, "skipped": True}
         try:
             answer = port_filters.apply(self)
@@ -46,4 +46,4 @@ class ActionModule(LedgerAction):
                 % (host, error)
             )
             return {"changed": False, "error": error.as_dict()}
-        return shown({"changed": bool(answer["changed"]), "error": None})
+        return shown({"changed": bool(answer["changed"]), "error": None, "diff": answer["diff"]})

@@ -18,7 +18,8 @@ description:
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
 attributes:
-  check_mode: {support: full, details: Nothing is done.}
+  check_mode: {support: full, details: "Hosts say what they would change, with O(only_due=false)."}
+  diff_mode: {support: full, details: The filters of each host.}
 options:
   phase:
     description:

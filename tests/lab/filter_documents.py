@@ -27,11 +27,18 @@ def port(number, *groups):
 
 
 def documents():
-    """web lets all to its port 80, and pings; db lets members of web's group. Another member comes; web leaves, and db may not send by itself."""
+    """web lets all to its port 80, with IPv6 to 8080, and pings; db lets members of web's group. A member comes; web leaves; db may not send by itself."""
     web = [
         *EGRESS,
         {"direction": "ingress", "ethertype": "IPv4", "protocol": "tcp", "port_range_min": 80, "port_range_max": 80},
         {"direction": "ingress", "ethertype": "IPv4", "protocol": "icmp", "port_range_min": 8},
+        {
+            "direction": "ingress",
+            "ethertype": "IPv6",
+            "protocol": "tcp",
+            "port_range_min": 8080,
+            "port_range_max": 8081,
+        },
     ]
     members = {"IPv4": ["10.99.0.11"], "IPv6": []}
     db = [*EGRESS, {"direction": "ingress", "ethertype": "IPv4", "remote_group_id": WEB}]

@@ -165,6 +165,8 @@ class Echo:
         with inside(namespace):
             self.listener = socket.socket(family)
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            self.listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         self.listener.bind(("", port))
         self.listener.listen(16)
         threading.Thread(target=self._serve, daemon=True).start()
@@ -236,6 +238,8 @@ def rules(folder):
         for space in spaces.values():
             for port in (80, 5432):
                 Echo(space, port)
+        for end in (web, db, wire):
+            Echo(end.namespace, 8080, socket.AF_INET6)
         with open("/proc/sys/net/ipv4/ip_forward", "w", encoding="ascii") as file:
             file.write("1")
         load(os.path.join(folder, "1.nft"))  # web: 80 from all, ping; db: all from members of its group, which web is
@@ -249,6 +253,9 @@ def rules(folder):
             "the host answers web": (spaces["web"], "10.99.0.1", 5432),
             "the host answers db": (spaces["db"], "10.99.0.1", 5432),
             "the wire answers web": (spaces["web"], wire.v4, 80),
+            "web answers the wire over IPv6": (spaces["wire"], web.v6, 8080),
+            "db answers the wire over IPv6": (spaces["wire"], db.v6, 8080),
+            "the wire answers db over IPv6": (spaces["db"], wire.v6, 8080),
         }.items():
             heard[name] = connects(*argv)
         heard["web answers a ping"] = pings(spaces["wire"], web.v4)

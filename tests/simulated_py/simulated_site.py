@@ -118,6 +118,11 @@ class Host(SimulatedHost):
         with self.state() as state:
             state["model"]["domains"][uuid]["power_state"] = power_state
 
+    def forget_filters(self) -> None:
+        """Somebody flushes the tables of nftables."""
+        with self.state() as state:
+            state["model"]["filters"] = {}
+
     def gets(self, uuid: str, xml: str, name: str) -> None:
         """Somebody defines a domain, which does not run."""
         with self.state() as state:

@@ -55,6 +55,17 @@ def test_a_host_that_cannot_filter_starts_no_guest(filtering: Site) -> None:
     assert not any("instance_build" in modules for modules in site.asked().values())
 
 
+def test_check_mode_shows_the_filters_and_leaves_the_host(filtering: Site) -> None:
+    site = filtering
+    site.boots(entry("web"))
+    host = host_of(site, "web")
+    site.hosts[host].forget_filters()
+    shown = site.play("port_filters", "--check", "--diff")
+    assert "+table bridge bootflow" in shown and not filters(site, host)
+    assert "changed=1" in site.play("port_filters") and "egress-tap" in filters(site, host)
+    assert "changed=0" in site.play("port_filters", "--check").partition(host)[2]
+
+
 #: Modules that start guests and plug interfaces in.
 STARTERS = {"domain", "domain_power", "domain_interface", "domain_rescue", "instance_build", "instance_disks_revert"}
 

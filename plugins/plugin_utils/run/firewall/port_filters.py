@@ -13,10 +13,11 @@ import typing as t
 
 from ....module_utils.core.firewall.driver import NFTABLES
 from ....module_utils.core.settings.hosts import FIREWALL
-from ....module_utils.ledger.database import Ledger
+from ....module_utils.ledger.db.transaction import Transaction
 from .. import host_settings
 
 Arguments = t.Mapping[str, t.Any]
+Result = t.TypeVar("Result")
 
 
 class OnFilteredHost(host_settings.OnHostOfLedger, t.Protocol):
@@ -24,8 +25,8 @@ class OnFilteredHost(host_settings.OnHostOfLedger, t.Protocol):
 
     check_mode: bool
 
-    def open_ledger(self) -> Ledger:
-        """The ledger of the run."""
+    def write(self, function: t.Callable[[Transaction], Result]) -> Result:
+        """Run a function in a transaction; in check mode, roll it back."""
 
     def run_module(self, name: str, arguments: Arguments) -> dict[str, t.Any]:
         """Run a module on the current host."""
@@ -46,24 +47,27 @@ def before(action: OnFilteredHost, module: str, arguments: Arguments) -> None:
 
 
 def apply(action: OnFilteredHost) -> dict[str, t.Any]:
-    """Have the current host filter as the ledger says. Returns the answer of the module. :raises BootflowError: the host cannot"""
+    """Have the current host filter as the ledger says; in check mode, ask what it would change. Returns the answer of the module.
+
+    :raises BootflowError: the host cannot
+    """
     from ....module_utils.flows.networks.port_filters import port_filters_of  # only where hosts filter
     from ....module_utils.ledger.networks import filter_marks
 
     host = action.task_vars["inventory_hostname"]
-    ledger = action.open_ledger()
 
     def push() -> dict[str, t.Any]:
-        document = ledger.transact(port_filters_of, [host])[host]
+        document = action.write(lambda tx: port_filters_of(tx, [host]))[host]
         answer = action.run_module("port_filters", {"document": document, "ledger_id": action.ledger_id()})
-        if not answer["superseded"]:
-            ledger.transact(filter_marks.confirm, host, document["revision"])
+        if not (answer["superseded"] or action.check_mode):
+            action.write(lambda tx: filter_marks.confirm(tx, host, document["revision"]))
         return answer
 
     answer = push()
     # What another run gave the host meanwhile is newer. What no run of this ledger gave is of the ledger before it was restored.
-    if answer["superseded"] and ledger.transact(filter_marks.catch_up, host, answer["revision"]):
-        answer = push()
+    if answer["superseded"] and not action.check_mode:
+        if action.write(lambda tx: filter_marks.catch_up(tx, host, answer["revision"])):
+            answer = push()
     return answer
 
 

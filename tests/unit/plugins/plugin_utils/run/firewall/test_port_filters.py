@@ -63,8 +63,8 @@ class FilteringHost:
         self.task_vars = {"inventory_hostname": "h1"}
         self.revisions: list[int] = []
 
-    def open_ledger(self) -> t.Any:
-        return self.ledger
+    def write(self, function: t.Callable[..., t.Any]) -> t.Any:
+        return self.ledger.rehearsal(function) if self.check_mode else self.ledger.transact(function)
 
     def ledger_id(self) -> str:
         return "one"
@@ -85,3 +85,13 @@ def test_a_host_follows_a_ledger_that_was_restored(world: World) -> None:
     assert host.revisions == [1, 41]
     with world.ledger.read() as tx:
         assert filter_marks.due(tx) == []
+
+
+def test_check_mode_asks_the_host_and_writes_nothing(world: World) -> None:
+    world.report("h1")
+    world.boot()
+    before = world.everything()
+    host = FilteringHost(world, 0)
+    host.check_mode = True
+    assert apply(t.cast(t.Any, host))["changed"] and host.revisions == [1]
+    assert world.everything() == before
