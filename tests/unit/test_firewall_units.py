@@ -23,6 +23,7 @@ PLAY = [
         "hosts": "localhost",
         "connection": "local",
         "gather_facts": False,
+        "vars_files": [str(ROLE / "vars" / "debian.yml")],
         "tasks": [
             {
                 "ansible.builtin.include_role": {

@@ -43,6 +43,7 @@ RESULTS = {
 }  # fmt: skip
 PASSED = {
     "bootflow_apply_begun", "bootflow_apply_followed", "bootflow_apply_resized", "bootflow_drain_begun", "bootflow_drain_moved",
+    "bootflow_filtered",
 }  # fmt: skip
 
 
