@@ -10,15 +10,24 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from simulated_site import Site, entry
+from simulated_site import NETWORK, Site, entry
 from test_shelve import Shelf
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+
+#: One on which no instance has an interface yet.
+OTHER = {
+    **NETWORK,
+    "name": "inner",
+    "source": "bf-inner",
+    "subnets": [{"name": "inner-v4", "cidr": "10.8.0.0/24", "enable_dhcp": True}],
+}
 
 
 @pytest.fixture(name="filtering")
 def _filtering(site: Site) -> Site:
     site.variables["bootflow_firewall_driver"] = "nftables"
+    site.variables["bootflow_networks"] = [NETWORK, OTHER]
     return site
 
 
@@ -151,7 +160,7 @@ def test_every_way_to_a_running_guest_filters_before(filtering: Site) -> None:
         if starts:
             assert filters_first(site, host, since), (playbook, site.hosts[host].asked()[since:])
     since = len(site.hosts[host].asked())
-    site.play("attach_interface", interfaces=[{"instance": "web", "network": "lan"}])
+    site.play("attach_interface", interfaces=[{"instance": "web", "network": "inner"}])
     assert filters_first(site, host, since)
 
 
@@ -190,7 +199,7 @@ def test_an_instance_with_groups_stays_while_no_other_host_filters(filtering: Si
     site.play("heartbeat")
     since = counts(site)
     assert "filters no ports" in " ".join(site.play("migrate", names=["web"], expect=2).split())
-    interfaces = [{"instance": "web", "network": "lan"}]
+    interfaces = [{"instance": "web", "network": "inner"}]
     assert "HostDoesNotFilter" in site.play("attach_interface", interfaces=interfaces, expect=2)
     asked = {module for name, modules in site.asked().items() for module in modules[since[name] :]}
     assert asked <= {"compute_node_info", "domain_info"} and host_of(site, "web") == host
