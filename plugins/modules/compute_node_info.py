@@ -441,6 +441,7 @@ def main():
                 args["cpu_flags"],
                 args["volumes"] if args["list_other_disks"] else None,
                 args["firewall_driver"] == NFTABLES,
+                args["vxlan_address"],
             )
             if args["iqn_prefixes"]:
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])

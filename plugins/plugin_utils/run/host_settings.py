@@ -235,6 +235,7 @@ def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.
         "volume_attach": host.volume_attach,
         "cpu_flags": list(host.cpu_model_extra_flags),
         "firewall_driver": host.firewall_driver,
+        "vxlan_address": host.vxlan_address,
     }
 
 

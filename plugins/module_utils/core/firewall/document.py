@@ -63,7 +63,6 @@ class FilteredPort:
     mac: str
     sources: tuple[tuple[str, tuple[Network, ...]], ...]
     port_security: bool = True
-    dhcp_servers: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
 
 
@@ -167,7 +166,6 @@ _PORT = record(
     },
     {
         "allowed_address_pairs": items(record({"ip_address": _range}, {"mac_address": maybe(_mac)})),
-        "dhcp_servers": items(_address),
     },
 )
 _DOCUMENT = record(
@@ -244,7 +242,6 @@ def _port(port: t.Mapping[str, t.Any], path: str, groups: t.Collection[str]) -> 
         mac=mac,
         sources=tuple((source_mac, collapsed(ranges)) for source_mac, ranges in sorted(sources.items())),
         port_security=port["port_security_enabled"],
-        dhcp_servers=tuple(str(ipaddress.ip_address(server)) for server in port.get("dhcp_servers") or ()),
         groups=named,
     )
 

@@ -178,15 +178,13 @@ def _masked(network: Network) -> str:
 
 
 def _egress(port: FilteredPort) -> list[str]:
-    servers = [server for server in port.dhcp_servers if ":" not in server]
-    to_servers = " ip daddr { 255.255.255.255, %s }" % ", ".join(servers) if servers else ""
     return [
         "ether type { arp, %s } accept" % _RARP,
         # A guest is neither a DHCP server nor a router. Packets are whole here: a fragment hides nothing.
         "ether type ip udp dport 68 drop",
         "ether type ip6 udp dport 546 drop",
         "ether type ip6 icmpv6 type %s drop" % _OF_ROUTERS,
-        "ether type ip%s udp sport 68 udp dport 67 accept" % to_servers,
+        "ether type ip udp sport 68 udp dport 67 accept",
         "ether type ip6 udp sport 546 udp dport 547 accept",
         *_neighbours(port),
         "ether type ip6 icmpv6 type %s accept" % _EGRESS_ICMPV6,
@@ -197,15 +195,13 @@ def _egress(port: FilteredPort) -> list[str]:
 
 
 def _ingress(port: FilteredPort) -> list[str]:
-    servers = [server for server in port.dhcp_servers if ":" not in server]
-    of_servers = " ip saddr { %s }" % ", ".join(servers) if servers else ""
     return [
         # A bridge that does not know where an address is sends the frame to all its ports.
         "ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00 ether daddr != { %s } drop"
         % ", ".join(mac for mac, _ranges in port.sources),
         "ether type arp accept",
         "ether type != { ip, ip6 } drop",
-        "ether type ip%s udp sport 67 udp dport 68 accept" % of_servers,
+        "ether type ip udp sport 67 udp dport 68 accept",  # of any server, as in Neutron: guests cannot be one
         "ether type ip6 ip6 saddr fe80::/10 udp sport 547 udp dport 546 accept",
         "ether type ip6 ip6 hoplimit { 1, 255 } icmpv6 type %s accept" % _INGRESS_ICMPV6,
         *_known(),

@@ -70,17 +70,17 @@ def _read_network(fields: Fields, name: str) -> Network:
         _read_subnet(Fields(data, path, fields.problems), name, index, subnets, networks)
     if mtu is not None and mtu < 1280 and any(net.version == 6 for net in networks):
         fields.wrong("mtu", "must be 1280 or more with an IPv6 subnet")
-    return Network(
-        id=fields.name("id", catalogue_id("network", name)),
-        name=name,
-        subnets=tuple(subnets),
-        type=kind.name,
-        source=source,
-        mtu=mtu,
-        enforce_allocation_pools=fields.boolean("enforce_allocation_pools"),
-        port_security_enabled=fields.boolean("port_security_enabled", True),
-        **kind.read(fields, subnets),
-    )
+    of_all = {
+        "id": fields.name("id", catalogue_id("network", name)),
+        "name": name,
+        "subnets": tuple(subnets),
+        "type": kind.name,
+        "source": source,
+        "mtu": mtu,
+        "enforce_allocation_pools": fields.boolean("enforce_allocation_pools"),
+        "port_security_enabled": fields.boolean("port_security_enabled", True),
+    }
+    return Network(**{**of_all, **kind.read(fields, subnets)})
 
 
 def _read_subnet(fields: Fields, network: str, index: int, subnets: list[Subnet], networks: list[IPNetwork]) -> None:

@@ -29,8 +29,8 @@ from .weighing import Ranking
 
 #: What to do where hosts lack networks, or do not filter ports.
 MAKE_NETWORKS = (
-    "Create what is missing on hosts that are to have it, or correct the source in bootflow_networks;"
-    " apply the role compute_host where they are to filter ports; then run bootflow.compute.heartbeat, so that the hosts report it."
+    "Create what is missing on hosts that are to have it, or correct the source in bootflow_networks; then run bootflow.compute.heartbeat, so that"
+    " the hosts report it. Where hosts are to filter ports, apply the role compute_host before."
 )
 #: Names of all filters that rejected hosts -> what to do about it, where that is not a change of the request.
 _REMEDIES = {

@@ -65,10 +65,10 @@ VARIABLES = frozenset(
         "volume_attach", "volume_cascade", "volume_delete_all", "volume_filters", "volume_force", "volume_ids",
         "volume_max_attempts", "volume_names", "volume_swap_bandwidth", "volume_swap_timeout", "volume_swaps",
         "volume_types", "volume_unmanage", "volume_uploads", "volume_weighers", "volume_weight_multipliers", "volumes",
-        "wait_address", "wait_agent", "wait_cloud_init", "wait_console", "wait_guest_timeout", "wait_port",
-        "wait_soft_reboot_seconds", "wait_timeout", "watch_events_file", "watch_seconds", "watch_sync", "watch_write",
-        "weighers", "weight_multipliers", "whatif_availability_zone", "whatif_count", "whatif_fail", "whatif_flavor",
-        "whatif_image", "whatif_limit", "whatif_lose", "whatif_n_plus_1", "whatif_scheduler_hints",
+        "vxlan_address", "wait_address", "wait_agent", "wait_cloud_init", "wait_console", "wait_guest_timeout",
+        "wait_port", "wait_soft_reboot_seconds", "wait_timeout", "watch_events_file", "watch_seconds", "watch_sync",
+        "watch_write", "weighers", "weight_multipliers", "whatif_availability_zone", "whatif_count", "whatif_fail",
+        "whatif_flavor", "whatif_image", "whatif_limit", "whatif_lose", "whatif_n_plus_1", "whatif_scheduler_hints",
         "whatif_server_group", "whole_disk_clear", "work_timeout",
     )
 )  # fmt: skip

@@ -106,7 +106,7 @@ def schedule(
         members = groups.load(tx, {r.server_group_id for r in rows if r.server_group_id}, lock=True)
         fleet = read_fleet(tx, needs_of([r.spec for r in _one_of_each(rows)], options))
         grouped: t.Collection[str] = ()
-        if tx.context.filters_ports or any(_may_have_groups(r.spec) for r in rows):
+        if tx.filters_ports or any(_may_have_groups(r.spec) for r in rows):
             from ...ledger.networks import security_groups
 
             grouped = security_groups.instances_with_own(tx, [r.uuid for r in rows])

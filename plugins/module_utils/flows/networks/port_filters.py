@@ -12,7 +12,6 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from ...core.networks.network import Network
 from ...core.networks.security_rules import ETHERTYPES
 from ...ledger.compute import project_ports
 from ...ledger.db.transaction import Transaction
@@ -28,14 +27,10 @@ _RULE_FIELDS = (
 )  # fmt: skip
 
 
-def port_filters_of(
-    tx: Transaction, hosts: t.Collection[str], networks: t.Mapping[str, Network] | None = None
-) -> dict[str, dict[str, t.Any]]:
+def port_filters_of(tx: Transaction, hosts: t.Collection[str]) -> dict[str, dict[str, t.Any]]:
     """Return host -> the document of its packet filters: all ports of its guests, the groups that they have, and the members of groups that
     rules name. To be run by Ledger.transact: documents of one host are numbered, and later numbers have seen all that the earlier
     ones saw.
-
-    :arg networks: of the inventory, by id: guests get DHCP answers of their servers only, where these are known.
     """
     revisions = filter_rows.next_revisions(tx, hosts)  # locks the hosts' numbers: what is read below is at least as new
     port_rows = filter_rows.read(tx, security_groups.ports_on(tx, hosts))
@@ -50,7 +45,7 @@ def port_filters_of(
     documents: dict[str, dict[str, t.Any]] = {}
     for host in dict.fromkeys(hosts):
         ports = [
-            _port(port, [a for _id, _subnet, a in addresses[key]], groups_by_port.get(key, []), networks or {})
+            _port(port, [a for _id, _subnet, a in addresses[key]], groups_by_port.get(key, []))
             for key, port in port_rows.items()
             if host in hosts_by_port[key]
         ]
@@ -97,9 +92,7 @@ def _order(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> tuple[int,
     return network.version, int(network.network_address), network.prefixlen
 
 
-def _port(
-    port: FilteredPort, addresses: t.Sequence[str], groups: t.Sequence[str], networks: t.Mapping[str, Network]
-) -> dict[str, t.Any]:
+def _port(port: FilteredPort, addresses: t.Sequence[str], groups: t.Sequence[str]) -> dict[str, t.Any]:
     return {
         "port_id": port.id,
         "instance": port.instance_uuid,
@@ -108,16 +101,8 @@ def _port(
         "addresses": list(addresses),
         "allowed_address_pairs": [dict(pair) for pair in port.allowed_address_pairs or ()],
         "port_security_enabled": bool(port.port_security_enabled),
-        "dhcp_servers": _dhcp_servers(networks.get(port.network_id)),
         "groups": list(groups),
     }
-
-
-def _dhcp_servers(network: Network | None) -> list[str]:
-    """Return the addresses of the network's DHCP servers; none: they are not known. A managed network's server has its gateways."""
-    if network is None or not network.is_managed:
-        return []
-    return [subnet.gateway_ip for subnet in network.subnets if subnet.enable_dhcp and subnet.gateway_ip is not None]
 
 
 def _rule(row: RuleRow) -> dict[str, t.Any]:

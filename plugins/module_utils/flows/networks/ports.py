@@ -186,11 +186,11 @@ def update(
             project_ports.write(tx, row.id, **values)
     problems.raise_if_any()
     filtered = [key for key, changed in written.changes.items() if FILTERED_FIELDS & set(changed)]
-    if tx.context.filters_ports:
+    if tx.filters_ports:
         filter_marks.mark_members(tx, filtered)  # that followed the groups that they had
     port_groups.write(tx, written.changes)
     allocator.write()
-    if tx.context.filters_ports:
+    if tx.filters_ports:
         filter_marks.mark_members(tx, filtered)
     return written
 

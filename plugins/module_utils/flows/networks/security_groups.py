@@ -218,7 +218,7 @@ def _resolved(rule: Rule, rows: security_groups.Found, project: str | None, grou
 
 def _mark_followers(tx: Transaction, groups: t.Collection[str]) -> list[str]:
     """Mark the hosts whose filters change with the rules of these groups, where hosts filter. Returns them."""
-    if not groups or not tx.context.filters_ports:
+    if not groups or not tx.filters_ports:
         return []
     hosts = hosts_following(tx, groups)
     filter_marks.mark(tx, hosts)

@@ -74,6 +74,7 @@ def compute_node(
     cpu_flags: t.Sequence[str] = (),
     volumes: t.Mapping[str, t.Mapping[str, str]] | None = None,
     filters_ports: bool = False,
+    vxlan_address: str = "",
 ) -> dict[str, t.Any]:
     """Return the facts of this host for the scheduler and the XML of guests.
 
@@ -87,9 +88,9 @@ def compute_node(
     :arg volume_attach: how guests of this host get volumes, one of CONNECTOR_TYPES; "": not known, and nothing is reported of it.
     :arg cpu_flags: CPU features that guests are to have or not to have, such as ``+pcid``; flags unknown to libvirt are reported.
     :arg volumes: also list the disks of guests that are not the instances'; uuid -> id of a volume that it has -> where this host has it.
-    :arg vxlan_address: of the host in the underlay of VXLAN networks; "": it serves none.
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
     :arg filters_ports: this host is to filter the ports of its guests: whether it can is reported.
+    :arg vxlan_address: of the host in the underlay of VXLAN networks; "": it serves none.
     :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
     :raises DriverNotInitialized: the volume group does not exist.
     :raises HypervisorUnavailable: libvirt is not running, or virt_type is kvm and libvirt does not offer it, or QEMU's user may not open /dev/kvm.

@@ -307,7 +307,7 @@ class Allocator:
 
 def _mark_members(tx: Transaction, ids: t.Collection[str]) -> None:
     """Note that the filters of other hosts change, as ports come or go. Ports that go still exist."""
-    if tx.context.filters_ports and ids:
+    if tx.filters_ports and ids:
         from ..networks import filter_marks
 
         filter_marks.mark_members(tx, ids)
@@ -582,7 +582,7 @@ def _give_up(tx: Transaction, condition: sa.ColumnElement[bool]) -> int:
     """Take these ports from their instances. Ports that projects made keep their addresses and are bound to no instance; the others
     are deleted. Returns the number of ports."""
     c = ports.c
-    if tx.context.filters_ports:
+    if tx.filters_ports:
         _mark_members(tx, list(tx.execute(sa.select(c.id).where(condition)).scalars()))
     unbinding = ports.update().where(condition, c.preserve_on_delete.is_(True))
     count = int(tx.execute(unbinding.values(instance_uuid=None, host=None, position=0, tag=None)).rowcount)

@@ -152,6 +152,11 @@ class Transaction:
         return self.of_run
 
     @property
+    def filters_ports(self) -> bool:
+        """Whether the run has hosts filter ports; False of no run."""
+        return self.of_run is not None and self.of_run.filters_ports
+
+    @property
     def run(self) -> RunIdentity:
         return self.context.run
 

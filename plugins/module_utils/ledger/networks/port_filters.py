@@ -21,7 +21,6 @@ class FilteredPort:
 
     id: str
     instance_uuid: str | None
-    network_id: str
     mac_address: str
     has_own_groups: bool
     port_security_enabled: bool
@@ -46,7 +45,7 @@ def read(tx: Transaction, ids: t.Collection[str]) -> dict[str, FilteredPort]:
         return {}
     p = ports.c
     query = sa.select(
-        p.id, p.instance_uuid, p.network_id, p.mac_address, p.has_own_groups, p.port_security_enabled,
+        p.id, p.instance_uuid, p.mac_address, p.has_own_groups, p.port_security_enabled,
         p.allowed_address_pairs, sa.func.coalesce(p.project, instances.c.project).label("owner"),
     )  # fmt: skip
     query = query.select_from(ports.outerjoin(instances, instances.c.uuid == p.instance_uuid))

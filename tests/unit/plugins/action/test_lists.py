@@ -264,7 +264,7 @@ def test_playbooks_hand_the_setting_to_info_modules() -> None:
         for module in task
         if module.startswith("bootflow.compute.") and module.endswith("_info")
     ]
-    assert len(given) == 12 and set(given) == {"{{ bootflow_print_table | default(true) }}"}
+    assert len(given) == 14 and set(given) == {"{{ bootflow_print_table | default(true) }}"}
 
 
 def test_instances_for_later_jobs(world: World) -> None:

@@ -15,6 +15,7 @@ from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.block_devices import PlannedDisk
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.metadata import config_drive_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.hosts import HOST
 from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.qemu_connection import secret_uuid
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot.builds import Build
@@ -246,7 +247,8 @@ def test_tags_in_the_metadata():
         {**scratch, "serial": None, "tags": ["scratch"]},
         {**volume, "serial": volume_id(1), "tags": ["database"]},
     ]
-    files = domain_builder.config_drive(build_, HOST.read({}), None, "", [attached(1), attached(2)], places)
+    md = domain_builder.instance_metadata(build_, HOST.read({}), None, "", [attached(1), attached(2)], places)
+    files = config_drive_files(md)
     assert volume_id(1).encode() in files["openstack/latest/meta_data.json"]
 
 
@@ -258,7 +260,7 @@ def test_ec2_metadata_names_the_disks_of_the_build():
         {**local, "name": "disk.swap", "kind": "swap", "device_name": "/dev/vdc"},
         disk(3, volume_id=volume_id(3)),
     )
-    files = domain_builder.config_drive(build_, HOST.read({}), None, "", [attached(3)])
+    files = config_drive_files(domain_builder.instance_metadata(build_, HOST.read({}), None, "", [attached(3)]))
     assert json.loads(files["ec2/latest/meta-data.json"])["block-device-mapping"] == {
         "ami": "vda",
         "root": "/dev/vda",

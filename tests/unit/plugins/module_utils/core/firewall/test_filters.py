@@ -129,11 +129,6 @@ def test_the_mark_changes_with_the_text():
     assert one == same and mark_of(one) == mark_of(same) != mark_of(other)
 
 
-def test_servers_of_dhcp_are_named():
-    text = text_of(dhcp_servers=["10.0.0.1"])
-    assert "ether type ip ip saddr { 10.0.0.1 } udp sport 67 udp dport 68 accept" in text
-
-
 def test_the_order_of_ports_and_groups_does_not_matter():
     given = document({"protocol": "tcp"})
     second = {**copy.deepcopy(PORT), "port_id": PORT["instance"], "device": "tap2"}

@@ -127,6 +127,7 @@ def test_projects_have_their_own_limits():
 def test_limits_of():
     others = {"server_groups": 10, "server_group_members": 10, "metadata_items": 128, "injected_files": 5}
     others.update(injected_file_content_bytes=10240, injected_file_path_length=255)
+    others.update(security_groups=10, security_group_rules=100)  # source: Neutron
     assert limits_of(None, "p") == {"instances": -1, "cores": -1, "ram": -1, "ports": -1, **others}
     quotas = {"instances": "10", "cores": 20, "projects": {"p": {"cores": -1, "server_groups": 3}}}
     assert limits_of(quotas, "p") == {
