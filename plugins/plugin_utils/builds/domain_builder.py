@@ -138,6 +138,7 @@ def instance_metadata(
         injected_files=files,
         network_info=tuple(build.network_info),
         reservation_id=row.reservation_id,
+        security_groups=tuple(build.security_groups),
         instance_type=spec["flavor"]["name"],
         image_id=image.get("id", ""),
         block_device_mapping=ec2_block_device_mapping(build),

@@ -63,6 +63,7 @@ class InstanceMetadata:
     reservation_id: str = ""
     instance_type: str = ""  # the flavor's name
     image_id: str = ""
+    security_groups: tuple[str, ...] = ("default",)  # their names
     block_device_mapping: t.Mapping[str, str] | None = None  # of block_device_mapping(); None: Nova's default
     devices: tuple[
         t.Mapping[str, t.Any], ...
@@ -119,7 +120,7 @@ def ec2_meta_data(md: InstanceMetadata, version: str = "latest") -> dict[str, t.
         "hostname": hostname,
         "local-ipv4": _first(addresses["fixed_ips"]),
         "reservation-id": md.reservation_id,
-        "security-groups": ["default"],
+        "security-groups": list(md.security_groups),
     }
     if md.keys:
         data["public-keys"] = {"0": {"openssh-key": md.keys[0][1]}}

@@ -17,6 +17,7 @@ from ...core import errors
 from ...core.instances import build_outcome, states
 from ...core.networks.network import Network
 from ...core.networks.network_info import PortRecord, build_network_info
+from ...core.networks.security_rules import DEFAULT
 from ...ledger.compute import claims, history, instances, nodes, ports, runs
 from ...ledger.compute.claims import Claimed
 from ...ledger.compute.instances import Instance, PlacedInstance
@@ -60,6 +61,7 @@ class Build:
     resumed: bool = False  # a dead run may already have done this stage
     volumes: dict[str, Attachment] = field(default_factory=dict)  # by the volume's id
     ledger_id: str = ""
+    security_groups: t.Sequence[str] = (DEFAULT,)  # their names
     #: The image that its root disk is made from, as a request stores it, where that is not the instance's own.
     made_of: t.Optional[dict[str, t.Any]] = None
 
@@ -277,6 +279,7 @@ def load(tx: Transaction, rows: t.Sequence[PlacedInstance], its_ports: ports.Por
     volumes = _attachments(tx, rows)
     own_ledger_id = ledger_id(tx)
     places = nodes.facts_and_zones(tx, {r.host for r in rows})
+    groups = _group_names(tx, [r.uuid for r in rows if r.config_drive])
     builds = []
     for row in rows:
         facts, zone = places.get((row.host, row.node), ({}, ""))
@@ -291,9 +294,20 @@ def load(tx: Transaction, rows: t.Sequence[PlacedInstance], its_ports: ports.Por
                 resumed=row.uuid in resumed,
                 volumes={a.volume_id: a for a in volumes.get(row.uuid, ())},
                 ledger_id=own_ledger_id,
+                security_groups=groups.get(row.uuid, [DEFAULT]),
             )
         )
     return builds
+
+
+def _group_names(tx: Transaction, uuids: t.Collection[str]) -> dict[str, list[str]]:
+    """Return uuid -> names of the security groups, of instances that have others than the default group."""
+    others = ports.instances_with_own_groups(tx, uuids)
+    if not others:
+        return {}
+    from ...ledger.networks import security_groups  # most boots have no groups, and load no file of them
+
+    return security_groups.names_of_instances(tx, others)
 
 
 def _attachments(tx: Transaction, rows: t.Iterable[Instance]) -> dict[str, list[Attachment]]:

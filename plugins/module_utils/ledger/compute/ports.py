@@ -544,6 +544,15 @@ def owners(tx: Transaction, ids: t.Sequence[str]) -> dict[str, str]:
     return {r.id: r.instance_uuid for r in tx.execute(query)} if ids else {}
 
 
+def instances_with_own_groups(tx: Transaction, uuids: t.Collection[str]) -> set[str]:
+    """Return the instances that have a port with other security groups than the default group, or without port security."""
+    if not uuids:
+        return set()
+    c = ports.c
+    query = sa.select(c.instance_uuid).where(bulk.among(tx, c.instance_uuid, sorted(uuids)), c.has_own_groups.is_(True))
+    return set(tx.execute(query).scalars())
+
+
 def subnets_of(tx: Transaction, uuid: str) -> set[str]:
     """The ids of the subnets that the instance has addresses of, also on ports that are leaving."""
     c = ip_allocations.c

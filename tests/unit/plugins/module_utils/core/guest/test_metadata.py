@@ -198,6 +198,10 @@ def test_ec2():
     }
 
 
+def test_ec2_names_the_groups_of_the_instance():
+    assert metadata.ec2_meta_data(bare(security_groups=("db", "web")))["security-groups"] == ["db", "web"]
+
+
 def test_ipv6_only_has_an_empty_ipv4():
     assert metadata.ec2_meta_data(full(network_info=info("2001:db8::5")))["local-ipv4"] == ""
 

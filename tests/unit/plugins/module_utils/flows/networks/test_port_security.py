@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.interfaces.s
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.networks.security_rules import default_group_id
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import failure
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.boot import builds, failure
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import interfaces
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves import cold, place
@@ -378,3 +378,13 @@ def test_runs_whose_hosts_filter_nothing_mark_nobody(world: World) -> None:
         assert filter_marks.hosts_with_filters(tx) == ["h1"]
     world.delete(names=["web"])
     assert world.rows(filter_marks.port_filter_revisions) == []
+
+
+def test_the_build_of_a_guest_knows_the_groups_for_its_drive(world: World) -> None:
+    report(world, "h1")
+    group(world)
+    for name, groups in {"both": ("web", "default"), "one": ("web",), "plain": ()}.items():
+        boot(world, name, security_groups=groups)
+    rows = t.cast("list[PlacedInstance]", call(world, instances.select_live))
+    found = {build.row.display_name: list(build.security_groups) for build in call(world, builds.load, rows)}
+    assert found == {"both": ["default", "web"], "one": ["web"], "plain": ["default"]}
