@@ -89,8 +89,7 @@ def drive_content(md: metadata.InstanceMetadata, properties: t.Mapping[str, t.An
     """
     datasource = config_drive_rules.datasource(properties)
     files = nocloud_files(md) if datasource == config_drive_rules.NO_CLOUD else metadata.config_drive_files(md)
-    label = next(label for label, name in config_drive_rules.DATASOURCES.items() if name == datasource)
-    return {"label": label, "files": pack_files(files)}
+    return {"label": config_drive_rules.LABELS[datasource], "files": pack_files(files)}
 
 
 def instance_metadata(

@@ -10,11 +10,12 @@ source: the exposition formats of Prometheus, version 0.0.4
 from __future__ import annotations
 
 import os
-import tempfile
 import typing as t
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ...module_utils.core.errors import InvalidInput
+from ..transport.packed_modules import write_whole
 
 SUFFIX = ".prom"  # the textfile collector reads no other file
 
@@ -76,17 +77,9 @@ def write(path: str, text: str) -> None:
 
     :raises InvalidInput: it cannot be written.
     """
-    folder, name = os.path.split(path)
-    partial = ""
     try:
-        handle, partial = tempfile.mkstemp(prefix=".%s." % name, dir=folder)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(partial, 0o644)  # the exporter is another user
-        os.replace(partial, path)
+        write_whole(Path(path), text.encode("utf-8"), 0o644)  # the exporter is another user
     except OSError as error:
-        if partial and os.path.exists(partial):
-            os.unlink(partial)
         raise InvalidInput(
             reason="bootflow_metrics_file %s cannot be written: %s" % (path, error.strerror),
             remedy="Let the user of this run write to the folder.",

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ...module_utils.core.amounts import GIB, MIB
 from ...module_utils.ledger import metrics
 from ...module_utils.ledger.compute import hypervisors, nodes
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import volume_views
 from .exposition import Gauge
-
-MIB, GIB = 1 << 20, 1 << 30
 
 #: resource -> (field of a host, bytes of its unit, words)
 _RESOURCES = {

@@ -115,12 +115,13 @@ def _packed(folder: Path, pattern: str) -> t.Iterator[Path]:
     return (path for path in folder.glob(pattern) if path.suffix not in OTHERS)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Whole or not at all: another process may look for it, or write it too, on another computer with the same home."""
     fd, part = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
     try:
         with open(fd, "wb") as file:
             file.write(content)
+            os.fchmod(file.fileno(), mode)
         os.rename(part, path)
     except BaseException:
         with contextlib.suppress(OSError):

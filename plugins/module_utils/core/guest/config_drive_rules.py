@@ -14,8 +14,8 @@ from .values import is_windows
 FORMATS = ("iso9660", "vfat")  # of the setting config_drive_format; the first is the default
 
 CONFIG_DRIVE, NO_CLOUD = "ConfigDrive", "NoCloud"  # cloud-init's names of its data sources
-#: label of the file system -> data source that looks for it
-DATASOURCES = {"config-2": CONFIG_DRIVE, "cidata": NO_CLOUD}
+#: data source -> label of the file system that it looks for
+LABELS = {CONFIG_DRIVE: "config-2", NO_CLOUD: "cidata"}
 DATASOURCE = "bootflow:config_drive_datasource"  # property of an image
 
 
@@ -43,14 +43,14 @@ def datasource(properties: t.Mapping[str, t.Any]) -> str:
     :raises InvalidInput: another value, or NO_CLOUD for a Windows guest.
     """
     name = str(properties.get(DATASOURCE) or CONFIG_DRIVE)
-    if name not in DATASOURCES.values():
+    if name not in LABELS:
         raise InvalidInput(
-            reason="image property %s must be %s, got %r" % (DATASOURCE, " or ".join(DATASOURCES.values()), name),
-            remedy="Set it to %s, or leave it out." % " or ".join(DATASOURCES.values()),
+            reason="image property %s must be %s, got %r" % (DATASOURCE, " or ".join(LABELS), name),
+            remedy="Set it to %s, or leave it out." % " or ".join(LABELS),
         )
     if name == NO_CLOUD and is_windows(properties):
         raise InvalidInput(
-            reason="image property %s is %s, where a Windows guest would not find its password" % (DATASOURCE, name),
+            reason="image property %s is %s, which brings a Windows guest no password" % (DATASOURCE, name),
             remedy="Leave it out: cloudbase-init reads %s." % CONFIG_DRIVE,
         )
     return name

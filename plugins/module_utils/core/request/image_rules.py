@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ..amounts import GIB
@@ -91,12 +92,8 @@ def without_bytes(image: Image) -> ImageUnacceptable:
 
 def property_errors(properties: t.Mapping[str, t.Any]) -> t.Iterator[BootflowError]:
     """Yield the errors of properties that only this collection's controller reads, with any boot source of the guest."""
-
-    def drive(image_properties: t.Mapping[str, t.Any]) -> None:
-        config_drive_wanted(False, None, image_properties)
-        datasource(image_properties)
-
-    for rule in (drive, shutdown_timeout):
+    wanted = functools.partial(config_drive_wanted, False, None)
+    for rule in (wanted, datasource, shutdown_timeout):
         try:
             rule(properties)
         except InvalidInput as error:

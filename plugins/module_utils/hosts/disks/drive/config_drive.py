@@ -21,7 +21,7 @@ import tempfile
 import typing as t
 
 from ....core.errors import DiskFull, InvalidInput, MissingLibrary, RemoteError
-from ....core.guest.config_drive_rules import DATASOURCES, check_format
+from ....core.guest.config_drive_rules import CONFIG_DRIVE, LABELS, check_format
 from ....core.guest.drive_files import check_path, unpack_files
 from ....core.optional import optional_import
 from ...os.batch import run_batch
@@ -32,7 +32,7 @@ from . import vfat
 
 pycdlib = optional_import("pycdlib")
 
-LABEL = next(iter(DATASOURCES))
+LABEL = LABELS[CONFIG_DRIVE]
 VFAT_SIZE = 64 << 20
 PUBLISHER = "BOOTFLOW.COMPUTE"
 ISO_TOOLS = ("xorriso", "genisoimage", "mkisofs")  # in this order, without pycdlib
@@ -55,7 +55,7 @@ DRIVES_ARGUMENT: dict[str, t.Any] = {
         "uuid": {"type": "str", "required": True},
         "path": {"type": "path", "required": True},
         "format": {"type": "str", "choices": ["iso9660", "vfat"], "default": "iso9660"},
-        "label": {"type": "str", "choices": ["config-2", "cidata"], "default": "config-2"},
+        "label": {"type": "str", "choices": list(LABELS.values()), "default": LABEL},
         "files": {"type": "dict", "required": True, "no_log": True},
         "keep": {"type": "bool", "default": False},
     },
