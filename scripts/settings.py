@@ -80,7 +80,7 @@ ROLES = {
         {
             "instances_path": "The role creates the folder.",
             "volume_attach": "With `kernel` the role starts the host's iSCSI initiator, with systemd also when the host boots.",
-            "disk_backend": "With `lvm` and `qcow2_on_lvm` the role installs LVM. It does not create the volume group.",
+            "disk_backend": "With `lvm` and `qcow2_on_lvm` the role installs LVM, with `rbd` ceph-common. It creates no volume group and no pool.",
             "firewall_driver": "With `nftables` the role installs nftables, and a unit loads the filters before libvirt when the host boots.",
         },
     ),
@@ -246,6 +246,7 @@ def role_kinds() -> str:
             [n for n, kind in connectors.items() if kind.host_logs_in],
         ),
         ("compute_host_needs_lvm", "compute_host_disk_backend", [n for n, kind in stores.items() if kind.needs_group]),
+        ("compute_host_needs_ceph", "compute_host_disk_backend", [n for n, kind in stores.items() if kind.is_shared]),
     )
     return "".join('%s: "{{ %s in %r }}"\n' % row for row in rows)
 

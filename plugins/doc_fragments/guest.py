@@ -212,9 +212,10 @@ options:
               - With V(qcow2_on_lvm) the instance has a logical volume C(UUID_disk) with a file system that holds its disks as with V(qcow2). It is mounted
                 on C(disk) in the directory of the instance, also when the host starts (C(/etc/fstab)).
                 It is large enough for full disks.
-              - With V(lvm) or V(qcow2_on_lvm), all disks of an instance must have the same backend.
+              - V(rbd) is an image of O(disk_pool) named C(UUID_NAME), a clone of the image, which comes into the pool once.
+              - With V(lvm), V(qcow2_on_lvm) or V(rbd), all disks of an instance must have the same backend.
             type: str
-            choices: [qcow2, raw, lvm, qcow2_on_lvm]  # disk backends
+            choices: [qcow2, raw, lvm, qcow2_on_lvm, rbd]  # disk backends
             default: qcow2
           fs:
             description: File system of a disk with O(instances[].disks[].kind=ephemeral).

@@ -174,6 +174,35 @@ options:
     required: true
 """
 
+    DISK_POOL = r"""
+options:
+  disk_pool:
+    description: Pool of a Ceph cluster in which instances of this host have their disks.
+    type: dict
+    suboptions:
+      pool:
+        description: The pool.
+        type: str
+        required: true
+      monitors:
+        description: Addresses of all monitors of the cluster, C(address) or C(address:port); the port is 6789 by default.
+        type: list
+        elements: str
+        required: true
+      user:
+        description: User of the cluster, without C(client.). It needs the capabilities C(mon 'profile rbd') and C(osd 'profile rbd pool=POOL').
+        type: str
+        required: true
+      key:
+        description: Key of O(disk_pool.user). It is in a file that only this module's process uses, while it works.
+        type: str
+        required: true
+      fsid:
+        description: Id of the cluster. Monitors of another cluster are an error.
+        type: str
+        required: true
+"""
+
     MAX_BUILDS = r"""
 options:
   max_builds:

@@ -21,6 +21,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.instances_path
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
+  - bootflow.compute.shared.disk_pool
 attributes:
   check_mode: {support: full, details: In check mode the result for KVM and the CPU times are not cached.}
   platform: {platforms: linux}
@@ -61,9 +62,12 @@ options:
     type: str
     choices: [kernel, qemu]  # connectors
   disk_backend:
-    description: Storage of the local disks of guests. With V(lvm) and V(qcow2_on_lvm) the disk sizes in RV(compute_node) are the sizes of O(volume_group).
+    description:
+      - Storage of the local disks of guests. With V(lvm) and V(qcow2_on_lvm) the disk sizes in RV(compute_node) are the sizes of O(volume_group).
+      - With V(rbd) they are the sizes of O(disk_pool). A pool that does not answer, is full or is not counted has none, and C(disk_refusal) of
+        RV(compute_node.stats) says why.
     type: str
-    choices: [qcow2, raw, lvm, qcow2_on_lvm]  # disk backends
+    choices: [qcow2, raw, lvm, qcow2_on_lvm, rbd]  # disk backends
     default: qcow2
   volume_group:
     description: Volume group of the disks. It must exist.
@@ -145,7 +149,7 @@ compute_node:
       returned: success
     local_gb:
       description:
-        - Size of the file system that holds O(instances_path), or of O(volume_group).
+        - Size of the file system that holds O(instances_path), of O(volume_group) or of O(disk_pool).
         - With O(disk_backend=qcow2_on_lvm) the part of it that disks of guests can use, which excludes the overhead of their file systems.
       type: int
       returned: success
@@ -214,8 +218,8 @@ compute_node:
       returned: success
     stats:
       description:
-        - Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium). With O(firewall_driver=nftables) C(firewall_driver), or
-          why the host cannot filter ports as C(not_filtering).
+        - "Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium); C(disk_refusal): why local disks cannot be made."
+        - With O(firewall_driver=nftables) C(firewall_driver), or why the host cannot filter ports as C(not_filtering).
       type: dict
       returned: success
     numa_topology:
@@ -392,6 +396,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_lim
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.disk_images import (
+    DISK_POOL_ARGUMENTS,
+    pool_of,
+)
 
 
 def main():
@@ -407,6 +415,7 @@ def main():
             "isolated_disks": {"type": "list", "elements": "path", "default": []},
             "disk_backend": {"type": "str", "choices": list(NAMES), "default": DEFAULT},
             "volume_group": {"type": "str"},
+            **DISK_POOL_ARGUMENTS,
             "volume_attach": {"type": "str", "choices": list(CHOICES)},
             "firewall_driver": {"type": "str", "choices": list(DRIVERS), "default": NOOP},
             "disk_medium": {"type": "str", "choices": ["", *MEDIA], "default": ""},
@@ -442,6 +451,7 @@ def main():
                 args["volumes"] if args["list_other_disks"] else None,
                 args["firewall_driver"] == NFTABLES,
                 args["vxlan_address"],
+                pool_of(args),
             )
             if args["iqn_prefixes"]:
                 more["iscsi"] = iscsi_ends(connection, args["iqn_prefixes"], args["known_targets"])

@@ -36,6 +36,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.instances_path
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
+  - bootflow.compute.shared.disk_pool
 attributes:
   check_mode:
     support: partial
@@ -423,6 +424,10 @@ REQUIRED = [
     ("step", "close", ["port", "fingerprint", "stop_token"]),
     ("step", "intervene", ["uuids", "action"]),
 ]
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.disk_images import (
+    DISK_POOL_ARGUMENTS,
+    pool_of,
+)
 
 
 def argument_spec():
@@ -462,6 +467,7 @@ def argument_spec():
         "volumes": {"type": "dict", "default": {}},
         "arriving_guests": {"type": "list", "elements": "dict", "options": arriving},
         "volume_group": {"type": "str"},
+        **DISK_POOL_ARGUMENTS,
         "first_port": {"type": "int", "default": 49216},
         "last_port": {"type": "int", "default": 49279},
         "lifetime": {"type": "float", "default": 3600.0},
@@ -509,14 +515,14 @@ def prepare_host(args, _check_mode):
             sizes = {name: int(size) for name, size in (coming["limits"].get("disks") or {}).items()}
             disks = checked_disks(guest["disks"], sizes, coming["uuid"])
             check(connection, guest)
-            volume_options = (args["volume_group"] or "", coming["made_for"])
+            volume_options = (args["volume_group"] or "", coming["made_for"], pool_of(args))
             devices = make_disks(connection, *where, coming["uuid"], disks, sizes, *volume_options)
             owners[coming["uuid"]] = qemu_owner(connection, guest["virt_type"])
             arriving[coming["uuid"]] = Arriving(
                 uuid=coming["uuid"],
                 name=guest["name"],
                 folder=instance_dir(args["instances_path"], coming["uuid"]),
-                disks=disks_here(args["instances_path"], coming["uuid"], disks, devices),
+                disks=disks_here(args["instances_path"], coming["uuid"], disks, devices, pool_of(args)),
                 emulators=emulators(connection),
                 drive=drive_of(args["instances_path"], coming["uuid"]) if guest["drive"] else "",
                 limits=coming["limits"],

@@ -27,6 +27,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.max_builds
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
+  - bootflow.compute.shared.disk_pool
 attributes:
   diff_mode: {support: none, details: A config drive may hold passwords.}
   platform: {platforms: linux}

@@ -26,6 +26,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.workers
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
+  - bootflow.compute.shared.disk_pool
   - bootflow.compute.shared.volume_clear
 attributes:
   diff_mode: {support: none, details: RV(outcomes) lists what was removed.}
@@ -80,6 +81,14 @@ options:
         description: Of a shelved instance. One whose guest has power is refused, and stays, as it was started after its image was made.
         type: bool
         default: false
+      images:
+        description:
+          - What becomes of its images in O(disk_pool). With V(removed) they go with the instance.
+          - With V(left) they stay, as another host has the instance, or may get it. With O(instances[].made_for) they do in any case.
+          - With V(confirmed) they stay, without the snapshots that were kept of them before a move.
+        type: str
+        choices: [removed, left, confirmed]
+        default: removed
   whole_disk_clear:
     description: How to clear whole disks. V(zero) overwrites everything with zeros; with V(none) the next guest can read the old data.
     type: str
@@ -97,6 +106,7 @@ options:
     default: absent
 requirements:
   - lvm2 for disks in a volume group
+  - ceph-common for disks in a pool of Ceph
 """
 
 EXAMPLES = r"""
@@ -141,6 +151,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.whole_disks import NONE, ZERO
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import (
+    CONFIRMED,
+    LEFT,
+    REMOVED,
     Condition,
     Disks,
     remove_instance,
@@ -162,6 +175,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownershi
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_limit import (
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
+)
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.disk_images import (
+    DISK_POOL_ARGUMENTS,
+    pool_of,
 )
 
 
@@ -186,10 +203,12 @@ def main():
                     "due_at": {"type": "float", "default": 0.0},
                     "unfinished": {"type": "bool", "default": False},
                     "without_power": {"type": "bool", "default": False},
+                    "images": {"type": "str", "choices": [REMOVED, LEFT, CONFIRMED], "default": REMOVED},
                 },
             },
             "whole_disk_clear": {"type": "str", "choices": list(WHOLE_DISK_CLEARS), "default": ZERO},
             "volume_group": {"type": "str"},
+            **DISK_POOL_ARGUMENTS,
             **CLEARING_ARGUMENTS,
             "state": {"type": "str", "choices": ["absent"], "default": "absent"},
             "workers": {"type": "int", "default": 4},
@@ -198,13 +217,14 @@ def main():
     )
     keep_time_limit(module)
     args = module.params
-    local = Group(args["volume_group"] or "", args["ledger_id"], Clearing.from_arguments(args))
     try:
+        local = Group(args["volume_group"] or "", args["ledger_id"], Clearing.from_arguments(args), pool_of(args))
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
             def one(item):
                 path, again = args["instances_path"], item["defined_again"]
-                condition = Condition(item["made_for"], item["due_at"], item["unfinished"], item["without_power"])
+                fields = ("made_for", "due_at", "unfinished", "without_power", "images")
+                condition = Condition(**{name: item[name] for name in fields})
                 how = (module.check_mode, disks_of(item), local, again, condition)
                 return remove_instance(connection, path, item["uuid"], *how)
 

@@ -25,6 +25,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.max_builds
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.time_limit
+  - bootflow.compute.shared.disk_pool
 attributes:
   check_mode: {support: full, details: "In check mode an image that is not in the cache is not fetched, and therefore not checked."}
   diff_mode: {support: none, details: Disks have no text to compare.}
@@ -33,6 +34,7 @@ requirements:
   - qemu-utils
   - e2fsprogs, dosfstools or xfsprogs for file systems
   - lvm2 for disks in a volume group
+  - ceph-common for disks in a pool of Ceph
 """
 
 EXAMPLES = r"""

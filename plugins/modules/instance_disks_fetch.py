@@ -26,6 +26,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.workers
   - bootflow.compute.shared.time_limit
+  - bootflow.compute.shared.disk_pool
   - bootflow.compute.shared.volume_clear
 attributes:
   check_mode: {support: none}
@@ -100,7 +101,7 @@ options:
           backend:
             description: Storage backend.
             type: str
-            choices: [qcow2, raw, lvm, qcow2_on_lvm]  # disk backends
+            choices: [qcow2, raw, lvm, qcow2_on_lvm, rbd]  # disk backends
             default: qcow2
           fs:
             description: File system of an ephemeral disk; V(none) for an unformatted one.
@@ -111,6 +112,48 @@ options:
         description: Mark of the move for which the folder of the instance is made. M(bootflow.compute.instance_cleanup) removes by it.
         type: str
         default: ''
+      pool_disks:
+        description:
+          - Disks that the instance has by the ledger, where its former host is lost. A disk of which O(disk_pool) has an image is recorded here.
+          - As O(instances[].made), or with C(kind=image), and C(image_id).
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          name:
+            description: Name of the disk.
+            type: str
+            required: true
+          kind:
+            description: What the disk is.
+            type: str
+            choices: [image, ephemeral, swap]
+            required: true
+          image_id:
+            description: Id of its image.
+            type: str
+          size_gb:
+            description: Size in GiB.
+            type: int
+          size_mb:
+            description: Size in MiB, instead of O(instances[].pool_disks[].size_gb).
+            type: int
+          max_size_gb:
+            description: Largest size in GiB of an image that determines the size of the disk.
+            type: int
+          backend:
+            description: Storage of the disk.
+            type: str
+            choices: [qcow2, raw, lvm, qcow2_on_lvm, rbd]  # disk backends
+            default: qcow2
+          fs:
+            description: File system of an ephemeral disk.
+            type: str
+            choices: [ext4, ext3, ext2, xfs, vfat, none]
+            default: ext4
+          label:
+            description: Label of the file system or swap.
+            type: str
 requirements:
   - qemu-utils
 """
@@ -161,6 +204,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.rece
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.copies.server import Place
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.disk_batch import (
     BLANK_DISKS_ARGUMENT,
+    DISK_ARGUMENTS,
     disk_spec,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.instances import refuse_present
@@ -180,6 +224,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_lim
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.disk_images import (
+    DISK_POOL_ARGUMENTS,
+    pool_of,
+)
 
 
 def argument_spec():
@@ -195,6 +243,13 @@ def argument_spec():
         "limits": {"type": "dict", "required": True},
         "made": BLANK_DISKS_ARGUMENT,
         "made_for": {"type": "str", "default": ""},
+        "pool_disks": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": DISK_ARGUMENTS,
+            "mutually_exclusive": [("size_gb", "size_mb")],
+        },
     }
     return {
         **TIME_LIMIT_ARGUMENTS,
@@ -203,6 +258,7 @@ def argument_spec():
         "instances_path": {"type": "path", "default": "/var/lib/bootflow/instances"},
         "instances": {"type": "list", "elements": "dict", "required": True, "options": instance},
         "volume_group": {"type": "str"},
+        **DISK_POOL_ARGUMENTS,
         **CLEARING_ARGUMENTS,
         "workers": {"type": "int", "default": 4},
     }
@@ -212,7 +268,7 @@ def main():
     module = AnsibleModule(argument_spec=argument_spec())
     keep_time_limit(module)
     args = module.params
-    local = Group(args["volume_group"] or "", args["ledger_id"], Clearing.from_arguments(args))
+    local = Group(args["volume_group"] or "", args["ledger_id"], Clearing.from_arguments(args), pool_of(args))
 
     def one(instance):
         def refuse(folder):
@@ -224,7 +280,7 @@ def main():
         limits = {name: int(size) for name, size in instance["limits"].items()}
         what = (instance["uuid"], place, instance["token"], instance["files"], sizes)
         made = [disk_spec(disk) for disk in instance["made"]]
-        how = (local, made, instance["made_for"], refuse)
+        how = (local, made, instance["made_for"], refuse, [disk_spec(disk) for disk in instance["pool_disks"]])
         return fetch_instance(args["instances_path"], args["ledger_id"], *what, *how, limits=limits)
 
     try:

@@ -25,6 +25,7 @@ extends_documentation_fragment:
   - bootflow.compute.shared.ledger_id
   - bootflow.compute.shared.workers
   - bootflow.compute.shared.time_limit
+  - bootflow.compute.shared.disk_pool
   - bootflow.compute.shared.volume_clear
 attributes:
   check_mode: {support: none}
@@ -74,7 +75,7 @@ options:
           backend:
             description: Storage backend.
             type: str
-            choices: [qcow2, raw, lvm, qcow2_on_lvm]  # disk backends
+            choices: [qcow2, raw, lvm, qcow2_on_lvm, rbd]  # disk backends
             default: qcow2
           fs:
             description: File system of an ephemeral disk; V(none) for an unformatted one.
@@ -161,6 +162,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.time_lim
     TIME_LIMIT_ARGUMENTS,
     keep_time_limit,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.disk_images import (
+    DISK_POOL_ARGUMENTS,
+    pool_of,
+)
 
 EXCHANGES = {
     "resized": resized.swap_in,
@@ -188,6 +193,7 @@ def argument_spec():
         "instances": {"type": "list", "elements": "dict", "required": True, "options": instance},
         "state": {"type": "str", "choices": STATES, "required": True},
         "volume_group": {"type": "str"},
+        **DISK_POOL_ARGUMENTS,
         **CLEARING_ARGUMENTS,
         "workers": {"type": "int", "default": 4},
     }
@@ -198,7 +204,7 @@ def main():
     keep_time_limit(module)
     args = module.params
     where = (args["instances_path"], args["ledger_id"])
-    group = Group(args["volume_group"] or "", args["ledger_id"], Clearing.from_arguments(args))
+    group = Group(args["volume_group"] or "", args["ledger_id"], Clearing.from_arguments(args), pool_of(args))
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 

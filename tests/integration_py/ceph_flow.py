@@ -22,6 +22,8 @@ ROOM = "/run/bootflow"
 class CephFlow(Flow):
     """A new ledger, compute1 and compute2, and compute3 as the storage host of a pool."""
 
+    pool = POOL
+
     def __init__(self, lab: t.Any, folder: Path, image: Path, ceph: ceph_lab.CephLab, key: str):
         super().__init__(lab, folder, image)
         self.ceph, self.key = ceph, key
@@ -97,8 +99,8 @@ class CephFlow(Flow):
         with contextlib.suppress(AssertionError):
             self.ceph.sh("ceph", "osd", "blocklist", "clear")
         for _attempt in range(3):
-            for name in self.ceph.images(POOL):
-                target = "%s/%s" % (POOL, name)
+            for name in self.ceph.images(self.pool):
+                target = "%s/%s" % (self.pool, name)
                 for child in self.ceph.sh("rbd", "children", "--all", target, check=False).split():
                     self.ceph.sh("rbd", "flatten", "--no-progress", child, check=False)
                 rows = json.loads(self.ceph.sh("rbd", "snap", "ls", "--format", "json", target) or "[]")

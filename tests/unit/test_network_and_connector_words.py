@@ -52,6 +52,7 @@ OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
         "plugin_utils/builds/handover.py",
     },
     ("network", "libvirt's disks that QEMU reaches by a protocol"): {
+        CORE + "disks/stores/rbd.py",
         CORE + "guest/arriving.py",
         CORE + "guest/devices.py",
         CORE + "settings/hosts.py",
@@ -84,6 +85,7 @@ OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
         "modules/compute_node_info.py",
     },
     ("qemu", "the driver of a disk or of an interface"): {CORE + "guest/arriving.py", CORE + "guest/devices.py"},
+    ("rbd", "the store of local disks in a pool"): {CORE + "disks/stores/rbd.py"},
     ("rbd", "the protocol of a network disk"): {CORE + "volumes/rbd_names.py", HOSTS + "os/volume_sources.py"},
     ("rbd", "the program"): {HOSTS + "rbd/cluster.py", HOSTS + "rbd/images.py"},
 }

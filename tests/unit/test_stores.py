@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.stores
     NAMES,
     NEED_GROUP,
     RECORD_FORMATS,
+    SHARED,
     STORE_TYPES,
     places,
     type_of_record,
@@ -164,20 +165,21 @@ def test_other_words_are_no_names_of_types(code: str) -> None:
     assert named_types(code) == []
 
 
-def test_the_role_installs_lvm_for_the_types_that_need_a_volume_group() -> None:
+def test_the_role_installs_programs_for_the_types_that_need_a_volume_group_or_a_pool() -> None:
     text = (ROOT / "roles" / "compute_host" / "vars" / "main.yml").read_text()
     assert "if compute_host_needs_lvm | bool else" in text
-    (names,) = re.findall(r"compute_host_disk_backend in \[(.*?)\]", text)
-    assert [name.strip("' ") for name in names.split(",")] == list(NEED_GROUP)
+    found = re.findall(r"compute_host_disk_backend in \[(.*?)\]", text)
+    assert [[name.strip("' ") for name in names.split(",")] for names in found] == [list(NEED_GROUP), list(SHARED)]
 
 
 def test_a_disk_is_where_its_type_says() -> None:
-    found = {name: tuple(each.source("U", "disk.swap", "/i/U", "vg")) for name, each in STORE_TYPES.items()}
+    found = {name: tuple(each.source("U", "disk.swap", "/i/U", "vg"))[:3] for name, each in STORE_TYPES.items()}
     assert found == {
         "qcow2": ("/i/U/disk.swap", "qcow2", "file"),
         "raw": ("/i/U/disk.swap", "raw", "file"),
         "lvm": ("/dev/vg/U_disk.swap", "raw", "block"),
         "qcow2_on_lvm": ("/i/U/disk/disk.swap", "qcow2", "file"),
+        "rbd": ("", "raw", "network"),
     }
     assert places("/i/U") == ["/i/U", "/i/U/disk"]
 
@@ -187,4 +189,4 @@ def test_the_type_of_a_disk_is_that_of_its_record() -> None:
     assert [type_of_record(record) for record in (None, {}, {"format": "vmdk"}, {"format": ["raw"]}, "raw")] == [
         None
     ] * 5
-    assert RECORD_FORMATS == ("qcow2", "raw", "lvm")
+    assert RECORD_FORMATS == ("qcow2", "raw", "lvm", "rbd")

@@ -96,6 +96,7 @@ def disk_arguments(action: LedgerAction, builds: t.Sequence[Build], images: t.Ma
             for b in builds
         ],
         "volume_group": host_settings.volume_group(settings),
+        "disk_pool": host_settings.disk_pool(settings),
         "uploads": {},
         "workers": host_settings.workers(action, len(builds)),
         **fetch_arguments(settings),

@@ -15,14 +15,16 @@ import contextlib
 import typing as t
 
 from ...module_utils.core import errors
+from ...module_utils.core.disks.stores.registry import STORE_TYPES
 from ...module_utils.core.model import Image
+from ...module_utils.core.volumes.connectors.registry import CONNECTOR_TYPES
 from ...module_utils.flows.boot.builds import BLOCK_DEVICE_MAPPING, NETWORKING, SPAWNING, STAGES, Build, Ended, Stage
 from ..run import host_settings
 from ..run.ledger_action import LedgerAction
 from ..run.results import item_errors
 from ..settings.image_upload import forget_uploads, is_small, uploaded
 from ..volumes import attached_volumes
-from . import build_parts, domain_builder, ssh_host_keys
+from . import build_parts, domain_builder, pool_disks, ssh_host_keys
 from .dhcp import restore
 
 STAGE_OF = {"networks": NETWORKING, "disks": BLOCK_DEVICE_MAPPING, "drives": SPAWNING, "domains": SPAWNING}
@@ -72,6 +74,8 @@ class BuildWork:
     def run(self) -> None:
         """Build all of them that are this run's."""
         builds = [b for b in self.good(self.builds.values()) if b.uuid not in self.lost_uuids]
+        self._fail(self._open_disks(builds))
+        builds = self.good(builds)
         settings = host_settings.read_current_host(self.action)
         waits = any(getattr(settings, "wait_" + kind) for kind in ("console", "address", "port", "agent", "cloud_init"))
         apart = {b.uuid for b in builds if waits or domain_builder.has_volumes(b) or domain_builder.has_tags(b)}
@@ -96,6 +100,19 @@ class BuildWork:
         if remaining:
             with self.guarded(remaining):
                 self._spawn(remaining)
+
+    def _open_disks(self, builds: t.Sequence[Build]) -> build_parts.Problems:
+        """Have the host reach the pool of local disks where it has one. Returns uuid -> why not."""
+        connector = STORE_TYPES[host_settings.read_current_host(self.action).disk_backend].connector
+        if not connector:
+            return {}
+        problems: build_parts.Problems = {}
+        for build in builds:
+            try:
+                CONNECTOR_TYPES[connector].check_host(self.host, build.facts)
+            except errors.BootflowError as e:
+                problems[build.uuid] = e
+        return {**pool_disks.open_disks(self.action, [b.uuid for b in builds if b.uuid not in problems]), **problems}
 
     def adapted(self, domain: dict[str, t.Any]) -> dict[str, t.Any]:
         """An element of the option ``domains`` as this work needs it."""

@@ -31,7 +31,9 @@ from ...module_utils.core.request.image_rules import zero_disk_gb
 from ...module_utils.core.resources.numa.topology import GuestNUMATopology, HostNUMATopology
 from ...module_utils.core.settings.hosts import GUEST
 from ...module_utils.core.times import utc
+from ...module_utils.core.volumes.disk_pool import DiskPool
 from ...module_utils.flows.boot.builds import Build
+from ..run import host_settings
 from ..volumes import attached_volumes
 from ..volumes.attached_volumes import Attached
 from . import ssh_host_keys
@@ -227,8 +229,10 @@ def local_disk(planned: PlannedDisk, uuid: str, of_instance: str, settings: Valu
 
     :arg of_instance: the instance's folder on the host.
     """
-    store = STORE_TYPES[settings.disk_backend]
-    return planned.placed(*store.source(uuid, planned.name, of_instance, settings.disk_volume_group))
+    store, pool = STORE_TYPES[settings.disk_backend], host_settings.disk_pool(settings)
+    checked_pool = None if pool is None else DiskPool.checked(pool)
+    source = store.source(uuid, planned.name, of_instance, settings.disk_volume_group, checked_pool)
+    return planned.placed(**source._asdict())
 
 
 def spare_names(build: Build) -> list[str]:

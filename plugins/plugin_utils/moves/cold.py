@@ -34,6 +34,7 @@ from ..run.inventory_hosts import all_of, reachable, refuse_left_out
 from ..run.ledger_action import LedgerAction
 from ..run.results import diff
 from ..run.stages import Item, Result
+from ..scheduling import shared_disks
 from ..scheduling.candidates import Candidates, hosts_to_ask
 from ..settings import apply_plan, host_reports, resize_settings, scheduler_settings, variable_names
 from ..volumes.attached_volumes import connectors_of
@@ -271,7 +272,7 @@ class ColdMove(ColdHosts):
     def _bring_back(self) -> Result:
         """Bring back the instances that failed on their destinations, or are reverted, where these have nothing of them."""
         if self.action.check_mode:
-            empty: dict[str, t.Any] = {"results": {}, "start": {}, "undone": {}, "reconnect": {}}
+            empty: dict[str, t.Any] = {"results": {}, "start": {}, "undone": {}, "reconnect": {}, "stay": {}}
             return {"changed": False, **empty, "compute": [], "storage": []}
         items, decided = self.items(), self._verdicts()
         uuids_to_return = [u for u, verdict in decided.items() if verdict.comes_back]
@@ -295,6 +296,10 @@ class ColdMove(ColdHosts):
             "start": self._by_source(start),
             "undone": self._by_source([u for u in at_home if u in went and on_one_host(items[u])]),
             "reconnect": self._by_source(sorted(lacking)),
+            # Where they may have disks that their former destination has written to.
+            "stay": self._by_source(
+                [u for u in owned if not on_one_host(items[u])] if self._has_shared_disks() else []
+            ),
         }
         hosts = {host for of_hosts in work.values() for host in of_hosts}
         return {
@@ -304,6 +309,9 @@ class ColdMove(ColdHosts):
             "compute": sorted({*hosts, *self.result("begin").get("sources", [])}),
             "storage": storage_hosts,
         }
+
+    def _has_shared_disks(self) -> bool:
+        return bool(shared_disks.places(self.action))
 
     def _move(self, item: Item) -> Move:
         return Move(item["source"], item["destination"], item["runs"], self.reverts, item["lost"])

@@ -20,8 +20,9 @@ from ...module_utils.core.settings.run import TIME_LIMITS
 from ...module_utils.flows.moves import cold_life
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds.domain_builder import blank_disk
+from ..builds.pool_disks import open_disks
 from ..operations import hard_reboot
-from ..operations.cleaning import clean_host, clear_lost, resize_arguments
+from ..operations.cleaning import LEFT, clean_host, clear_lost, resize_arguments
 from ..run import host_settings
 from ..run.results import item_errors
 from ..run.stages import Failed, Item, Outcomes, Result, Stages
@@ -30,8 +31,8 @@ from ..volumes.attached_volumes import come_to_host, leave_host, sources_on
 from .guest_networks import ensure_networks
 
 _NOWHERE = {"address": "", "port": 0, "fingerprint": ""}  # nothing is fetched
-# Where disks that are logical volumes come to.
-_GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb")
+# Where disks that are logical volumes come to, and others are.
+_GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb", "disk_pool")
 
 
 def on_one_host(item: Item) -> bool:
@@ -261,7 +262,9 @@ class ColdHosts(Stages):
         whether it had something before.
         """
         named = {"uuid": item["uuid"], "name": item["domain"]}
-        return named if self.reverts else {**named, "made_for": item["made_for"]}
+        if self.reverts:
+            return {**named, "images": LEFT}
+        return {**named, "made_for": item["made_for"]}
 
     # --- return ---------------------------------------------------------------------------------------------------------
 
@@ -275,11 +278,12 @@ class ColdHosts(Stages):
             with contextlib.suppress(errors.BootflowError):  # it ends by itself
                 self.action.run_module("instance_disks_offer", arguments)
         return_work = self.result("back")
-        start, undone, reconnect = (
+        start, undone, reconnect, stay = (
             [u for u in return_work.get(n, {}).get(host, []) if u not in lost_instances]
-            for n in ("start", "undone", "reconnect")
+            for n in ("start", "undone", "reconnect", "stay")
         )
         outcomes = self._resize_disks("reverted", [{"uuid": u} for u in undone])
+        outcomes.update(self.guarded(stay, lambda: ({}, self._bring_disks_back(stay))))
         able = [u for u in start if not outcomes.get(u, {}).get("error")]
         lacking = [u for u in reconnect if not outcomes.get(u, {}).get("error")]
         off = [u for u in lacking if u not in able]
@@ -288,10 +292,20 @@ class ColdHosts(Stages):
         if self.reverts:  # new hosts, or devices that were removed, while the guests were away
             outcomes.update(self.guarded(whole, lambda: ({}, ensure_networks(self.action, whole, only_tunnels=True))))
             whole = [u for u in whole if not outcomes.get(u, {}).get("error")]
-        domains = [{"uuid": uuid} for uuid in whole]
-        outcomes.update(self.guarded(whole, lambda: self._power(domains, "running")))
+        outcomes.update(self.guarded(whole, lambda: self._start(whole)))
         clear_lost(self.action, [*lacking, *whole])
         return {"outcomes": outcomes}
+
+    def _bring_disks_back(self, uuids: t.Sequence[str]) -> Failed:
+        """Have disks in a pool be what they were before the move. Returns why instances failed."""
+        return open_disks(self.action, uuids, rolls_back={u: str(self.items()[u]["made_for"]) for u in uuids})
+
+    def _start(self, uuids: t.Sequence[str]) -> tuple[Outcomes, Failed]:
+        """Start guests that have all that they had."""
+        closed = open_disks(self.action, uuids)
+        able = [u for u in uuids if u not in closed]
+        outcomes, failed = self._power([{"uuid": uuid} for uuid in able], "running") if able else ({}, {})
+        return outcomes, {**failed, **closed}
 
     def _with_volumes(self, uuids: t.Sequence[str], off: t.Collection[str]) -> tuple[Outcomes, Failed]:
         """Define the guests as the ledger has them, connected to their volumes, and start them. :arg off: instances whose guests are not started"""

@@ -24,6 +24,7 @@ from ...module_utils.ledger.compute import instances
 from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds import domain_builder
+from ..builds.pool_disks import FENCED, open_disks
 from ..operations.cleaning import clean_host, clear_lost
 from ..operations.rebuilds import rebuild
 from ..relay import rounds
@@ -31,13 +32,15 @@ from ..run import host_settings
 from ..run.inventory_hosts import all_of, reachable, refuse_left_out
 from ..run.results import diff, item_errors
 from ..run.stages import Failed, Item, Outcomes, Result, Stages
+from ..scheduling import shared_disks
 from ..scheduling.candidates import Candidates, hosts_to_ask
 from ..settings import scheduler_settings, variable_names
 from ..volumes import attached_volumes
 from .report import as_it_is, line_of, not_placed, report
 
 _NOWHERE = {"token": "", "address": "", "port": 0, "fingerprint": "", "files": [], "limits": {}}  # nothing is fetched
-_GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb")  # where disks that are logical volumes come to
+# Where disks that are logical volumes come to, and others are still.
+_GROUP = ("volume_group", "volume_clear", "volume_clear_size_mb", "disk_pool")
 
 
 class Evacuation(Stages):
@@ -56,7 +59,8 @@ class Evacuation(Stages):
 
     def _wanted(self, built_as: Wanted) -> evacuate.Wanted:
         selection, inventory = Selection.from_options(self.options), all_of(self.action)
-        return evacuate.Wanted(selection, built_as.secrets_of, built_as.kept_secrets_of, built_as.kept_in, inventory)
+        secrets = (built_as.secrets_of, built_as.kept_secrets_of, built_as.kept_in)
+        return evacuate.Wanted(selection, *secrets, inventory, shared_disks.places(self.action))
 
     def _check(self) -> Result:
         """Fail before any host is contacted. Returns the hosts that should report before others are chosen."""
@@ -178,7 +182,10 @@ class Evacuation(Stages):
         let_in: dict[str, errors.BootflowError],
     ) -> tuple[Outcomes, Failed]:
         """Build the guests. :arg let_in: gets the instances whose volumes are still exported to their sources"""
-        work.problems.update(self._make_folders([i for i in items if i["uuid"] in work.builds]))
+        # Before this host has something of them: their lost host may write still.
+        work.problems.update(open_disks(self.action, sorted(work.builds), FENCED))
+        work.builds = {b.uuid: b for b in work.good(work.builds.values())}
+        work.problems.update(self._make_folders([i for i in items if i["uuid"] in work.builds], work.builds))
         work.builds = {b.uuid: b for b in work.good(work.builds.values())}
         volumes = [i["uuid"] for i in items if i["cut_off"] is not None and i["uuid"] in work.builds]
         if volumes:
@@ -196,15 +203,31 @@ class Evacuation(Stages):
         }
         return outcomes, work.problems
 
-    def _make_folders(self, items: t.Sequence[Item]) -> Failed:
-        """Make the folders of instances on the current host, which refuses an instance that it has something of already. Returns why, by UUID."""
+    def _make_folders(self, items: t.Sequence[Item], builds: t.Mapping[str, Build]) -> Failed:
+        """Make the folders of instances on the current host, which refuses an instance that it has something of already. Returns why, by UUID.
+
+        Disks that are in the pool of the host still are recorded there.
+        """
         if not items:
             return {}
         settings = host_settings.cleanup_arguments(self.action)
+        host = host_settings.read_current_host(self.action)
+
+        def pool_disks(uuid: str) -> list[dict[str, t.Any]]:
+            if settings["disk_pool"] is None:
+                return []
+            build = builds[uuid]
+            return [
+                domain_builder.module_disk(d, build, host) for d in build.disks if d["kind"] != domain_builder.VOLUME
+            ]
+
         arguments = {
             **host_settings.libvirt_arguments(self.action),
             **{n: settings[n] for n in ("instances_path", "ledger_id", *_GROUP)},
-            "instances": [{"uuid": i["uuid"], "made_for": i["made_for"], **_NOWHERE} for i in items],
+            "instances": [
+                {"uuid": i["uuid"], "made_for": i["made_for"], "pool_disks": pool_disks(i["uuid"]), **_NOWHERE}
+                for i in items
+            ],
             "workers": host_settings.workers(self.action, len(items)),
         }
         result = self.action.run_module("instance_disks_fetch", arguments)

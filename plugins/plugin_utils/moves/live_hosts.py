@@ -10,6 +10,7 @@ import contextlib
 import typing as t
 
 from ...module_utils.core import errors
+from ...module_utils.core.disks.stores.registry import is_shared
 from ...module_utils.core.instances import states
 from ...module_utils.core.instances.moves import data_gb
 from ...module_utils.core.instances.progress import path_of
@@ -27,6 +28,7 @@ from ...module_utils.ledger.compute import instances, ports
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import attachments
 from ..builds.dhcp import reserve
+from ..builds.pool_disks import ARRIVING, open_disks
 from ..operations.cleaning import clean_host, warn_of_leftovers
 from ..run import host_settings, host_variables
 from ..run.results import item_errors
@@ -113,6 +115,8 @@ class LiveHosts(Stages):
         having = [i["uuid"] for i in items if i["volumes"] and i["uuid"] in able]
         lacking.update(self.guarded(having, lambda: ({}, connect_before_arrival(self.action, having))))
         able = [u for u in able if not lacking.get(u, {}).get("error")]
+        lacking.update(self.guarded(able, lambda: ({}, open_disks(self.action, able, ARRIVING))))
+        able = [u for u in able if not lacking.get(u, {}).get("error")]
         place: dict[str, t.Any] = {}
         prepared = self.guarded(able, lambda: self._let_in(host, {u: guests[u] for u in able}, place))
         return {
@@ -138,6 +142,7 @@ class LiveHosts(Stages):
                 "instances_path": settings.instances_path,
                 "ledger_id": self.action.ledger_id(),
                 "volume_group": host_settings.volume_group(settings),
+                "disk_pool": host_settings.disk_pool(settings),
                 "arriving_guests": [
                     {
                         "uuid": u,
@@ -246,7 +251,10 @@ class LiveHosts(Stages):
             "token": self.token(uuid),
             "name": guest["name"],
             "virt_type": guest["virt_type"],
-            "disks": [*(d["target"] for d in guest["disks"]), *filter(None, [guest.get("drive_target")])],
+            "disks": [
+                *(d["target"] for d in guest["disks"] if not is_shared(d["record"])),
+                *filter(None, [guest.get("drive_target")]),
+            ],
             "devices": prepared.get("devices") or {},
             "drive": guest["drive"],
             "path_there": of_host["folder"],

@@ -29,7 +29,7 @@ def wanted(action: LedgerAction, selection: Selection, to_host: str | None = Non
     """:arg to_host: None: the scheduler chooses"""
     hosts = action.compute_hosts()
     variables = scheduler_settings.variables_of_hosts(action)
-    backends = {h: HOST.read(variables[h]).disk_backend for h in hosts}
+    backends = {h: host_settings.disk_place(HOST.read(variables[h])) for h in hosts}
     return live.Wanted(selection, frozenset(hosts), backends, to_host, inventory_hosts.all_of(action))
 
 

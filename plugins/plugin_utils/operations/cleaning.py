@@ -10,9 +10,10 @@ import contextlib
 import typing as t
 
 from ...module_utils.core import errors
+from ...module_utils.core.instances import states
 from ...module_utils.flows.attachments import moving
 from ...module_utils.flows.instances import cleanup
-from ...module_utils.ledger.compute import claims, cleanups
+from ...module_utils.ledger.compute import claims, cleanups, moves
 from ...module_utils.ledger.compute import instances as of_ledger
 from ...module_utils.ledger.database import Ledger
 from ...module_utils.ledger.db.transaction import Transaction
@@ -28,6 +29,10 @@ def warn_of_leftovers(action: LedgerAction, host: str, problems: t.Mapping[str, 
     """Tell which instances ``host`` still has something of. :arg problems: uuid -> why"""
     for uuid, problem in problems.items():
         action._display.warning("Instance %s still has to be cleaned up on %s: %s" % (uuid, host, problem.message))
+
+
+#: See the option ``images`` of the module instance_cleanup.
+LEFT, CONFIRMED = "left", "confirmed"
 
 
 class Cleaned(t.NamedTuple):
@@ -63,6 +68,8 @@ def clean_host(action: LedgerAction, instances: list[dict[str, t.Any]]) -> Clean
         instances = [i for i in instances if i["uuid"] not in taken_over_uuids]
         due = ledger.inspect(cleanups.conditions, host, [i["uuid"] for i in instances])
         conditions = {u: condition._asdict() for u, condition in due.items()}
+        for uuid, images in ledger.inspect(_images, host, [i["uuid"] for i in instances]).items():
+            conditions[uuid] = {**conditions.get(uuid, {}), "images": images}
         problems, not_made = remove_instances(
             action, [{**conditions.get(i["uuid"], {}), **i} for i in instances], disks
         )
@@ -128,6 +135,14 @@ def _had_on(
     return taken_over_uuids, claims.disks_on(tx, host, remaining), attached_volumes.connected_to(tx, host, remaining)
 
 
+def _images(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, str]:
+    """Return what becomes of images in a pool, of instances that another host has, or may get or keep by a move: see the module instance_cleanup."""
+    rows = of_ledger.select_live(tx, uuids=uuids) if uuids else []
+    open_moves = moves.open_of(tx, [r.uuid for r in rows if r.task_state != states.DELETING])
+    stay = {r.uuid: CONFIRMED for r in rows if r.host not in (None, host)}
+    return {**stay, **dict.fromkeys(open_moves, LEFT)}
+
+
 def _taken_over(uuid: str, host: str) -> errors.BootflowError:
     return errors.Conflict(
         message="Instance %s is on %s: another run has taken it over, and nothing of it was removed" % (uuid, host),
@@ -188,7 +203,7 @@ def remove_instances(
     }
     try:
         # Clearing a large disk takes hours.
-        clears = bool(disks or arguments["volume_group"])
+        clears = bool(disks or arguments["volume_group"] or arguments["disk_pool"])
         with lease_kept(action) if clears else contextlib.nullcontext():
             result = action.run_module("instance_cleanup", arguments)
     except errors.BootflowError as e:

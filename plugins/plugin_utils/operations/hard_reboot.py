@@ -17,7 +17,7 @@ from ...module_utils.flows.boot import builds as of_ledger
 from ...module_utils.flows.boot.builds import Build
 from ...module_utils.ledger.compute import instances
 from ...module_utils.ledger.db.transaction import Transaction
-from ..builds import build_parts
+from ..builds import build_parts, pool_disks
 from ..builds.dhcp import restore
 from ..run import host_settings
 from ..run.ledger_action import LedgerAction
@@ -47,6 +47,7 @@ def reboot(
         builds, volumes, problems = ledger.inspect(guests, uuids)
         if not action.check_mode:
             problems.update(connect(action, [a for u, group in volumes.items() if u not in problems for a in group]))
+            problems.update(pool_disks.open_disks(action, [b.uuid for b in builds if b.uuid not in problems]))
         domains = _domains(action, builds, volumes, off, problems, fresh)
         if not domains:
             return {}, problems

@@ -102,6 +102,7 @@ class InstanceOperation(Stages):
             if limit is not None:
                 others = {*self.work.store_hosts(begun.rows), *self.work.storage_hosts()}
                 refuse_left_out({*(str(r.host) for r in begun.rows), *others}, limit)
+            self._refuse_shared_disks(begun.rows)
             self.work.check(tx, begun)
             return self._with_volumes(tx, begun, limit)
 
@@ -134,6 +135,13 @@ class InstanceOperation(Stages):
             "stores": [] if action.check_mode else self.work.store_hosts(done.begun.rows),
             "diff": [upgraded, states] if upgraded else states,
         }
+
+    def _refuse_shared_disks(self, rows: t.Sequence[Instance]) -> None:
+        """Refuse a work on local disks that are in a pool of their hosts, before anything is touched. :raises NotSupportedYet: one has such"""
+        if self.work.reads_disks:
+            from ..scheduling import shared_disks
+
+            shared_disks.refuse(self.action, [r for r in rows if not r.spec.get("is_bfv")], self.called)
 
     def _hosts_to_ask(self, tx: Transaction, selection: Selection, known: t.Collection[str]) -> set[str]:
         """Return the hosts of instances that are as requested by the ledger: their guests may have been changed by other means."""
@@ -328,6 +336,13 @@ class InstanceOperation(Stages):
         connect = [i["uuid"] for i in items if i["volumes"]] if self.work.connects_volumes else []
         if connect and not self.action.check_mode:
             failed.update(self._log_in([u for u in connect if u not in cut_off]))
+        if (
+            self.work.starts_guests
+            and host_settings.disk_pool(host_settings.read_current_host(self.action)) is not None
+        ):
+            from ..builds import pool_disks
+
+            failed.update(pool_disks.open_disks(self.action, [i["uuid"] for i in items if i["uuid"] not in failed]))
         if cut_off:
             from ..volumes import attached_volumes
 

@@ -37,7 +37,7 @@ from ...module_utils.flows.instances import rescue as flow
 from ...module_utils.flows.instances.operations import OPERATIONS
 from ...module_utils.ledger.compute import instances
 from ...module_utils.ledger.db.transaction import Transaction
-from ..builds import build_parts, domain_builder, passwords
+from ..builds import build_parts, domain_builder, passwords, pool_disks
 from ..builds.dhcp import restore as restore_dhcp
 from ..relay import boot_images, rounds
 from ..run import host_settings
@@ -173,6 +173,7 @@ def _guests(
     if not action.check_mode:
         usable = [a for u, group in volumes.items() if u not in problems for a in group]
         problems.update(hard_reboot.connect(action, usable))
+        problems.update(pool_disks.open_disks(action, [b.uuid for b in builds if b.uuid not in problems]))
     return builds, volumes, problems
 
 

@@ -29,6 +29,7 @@ class Work:
     sets_power = False
     starts_guests = False  # by setting their power state
     connects_volumes = False  # the guests' volumes are connected to the host first
+    reads_disks = False  # it reads or exchanges local disks, as it cannot where they are in a pool of Ceph
     settles = False  # it has settle_snapshots(), where storage hosts work for it
     #: End of the names of its password files, behind the UUID; None: it sets no passwords.
     password_suffix: str | None = None

@@ -148,7 +148,9 @@ def _wrong(variables: t.Mapping[str, t.Any], host: str) -> Problems:
     HOST.check(variables, host, problems)
     if not problems.errors:
         with problems.collect(host):
-            volume_group(HOST.read(variables))
+            read = HOST.read(variables)
+            volume_group(read)
+            disk_pool(read)
     return problems
 
 
@@ -162,6 +164,29 @@ def volume_group(host: Values) -> str:
             remedy="Name the volume group in the inventory (host_vars, group_vars) or where -e sets it.",
         )
     return str(host.disk_volume_group)
+
+
+def disk_pool(host: Values) -> dict[str, t.Any] | None:
+    """Return the pool where the disk backend keeps the disks, for the option ``disk_pool`` of modules; None for files and volume groups.
+
+    :raises InvalidInput: it needs one, and a setting is missing
+    """
+    if not STORE_TYPES[host.disk_backend].is_shared:
+        return None
+    pool = {name: getattr(host, "disk_rbd_" + name) for name in ("pool", "monitors", "user", "fsid", "key")}
+    lacking = ["bootflow_disk_rbd_" + name for name, value in pool.items() if not value]
+    if lacking:
+        raise errors.InvalidInput(
+            message="bootflow_disk_backend is %s, and %s is not set" % (host.disk_backend, lacking[0]),
+            remedy="Set %s in the inventory (host_vars, group_vars) or where -e sets it." % ", ".join(lacking),
+        )
+    return {**pool, "monitors": list(pool["monitors"])}
+
+
+def disk_place(host: Values) -> str:
+    """Return a word for where local disks are: an instance can go from host to host with its disks where this is the same."""
+    backend = str(host.disk_backend)
+    return "%s:%s/%s" % (backend, host.disk_rbd_fsid, host.disk_rbd_pool) if STORE_TYPES[backend].is_shared else backend
 
 
 def libvirt_arguments(action: OnHost) -> dict[str, t.Any]:
@@ -214,6 +239,7 @@ def cleanup_arguments(action: OnHostOfLedger) -> dict[str, t.Any]:
         "ledger_id": action.ledger_id(),
         "whole_disk_clear": host.whole_disk_clear,
         "volume_group": volume_group(host),
+        "disk_pool": disk_pool(host),
         "volume_clear": host.disk_volume_clear,
         "volume_clear_size_mb": host.disk_volume_clear_size_mb,
     }
@@ -231,6 +257,7 @@ def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.
         "isolated_disks": configuration["isolated_disks"],
         "disk_backend": host.disk_backend,
         "volume_group": volume_group(host),
+        "disk_pool": disk_pool(host),
         "disk_medium": host.disk_medium,
         "volume_attach": host.volume_attach,
         "cpu_flags": list(host.cpu_model_extra_flags),

@@ -124,8 +124,9 @@ _MIGRATION_KINDS = {"describe": "report_timeout", "migrate": "copy_timeout"}
 
 
 def _clears(arguments: Arguments) -> bool:
-    """Whether the cleanup overwrites disks or logical volumes."""
-    return bool(arguments.get("volume_group")) or any(i.get("disks") for i in arguments.get("instances") or ())
+    """Whether the cleanup overwrites disks or logical volumes, or removes images of a pool, which may be large."""
+    in_group = bool(arguments.get("volume_group") or arguments.get("disk_pool"))
+    return in_group or any(i.get("disks") for i in arguments.get("instances") or ())
 
 
 def _copies(arguments: Arguments) -> bool:

@@ -13,7 +13,7 @@ from ...module_utils.core.settings.hosts import HOST
 from ...module_utils.core.settings.request import REQUEST
 from ...module_utils.flows.instances.operation import Selection
 from ...module_utils.flows.moves import cold
-from ..run import inventory_hosts
+from ..run import host_settings, inventory_hosts
 from ..run.ledger_action import LedgerAction, read_settings
 from . import scheduler_settings
 
@@ -33,7 +33,7 @@ def wanted(
     return cold.Wanted(
         selection,
         frozenset(hosts),
-        {h: HOST.read(variables[h]).disk_backend for h in hosts},
+        {h: host_settings.disk_place(HOST.read(variables[h])) for h in hosts},
         flavor,
         flavors or {},
         pci_aliases,

@@ -147,8 +147,8 @@ _PROFILE: Fields = {
     ),
     "stats": Field(
         mapping(name, text()),
-        "Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium). With O(firewall_driver=nftables) C(firewall_driver), or"
-        " why the host cannot filter ports as C(not_filtering).",
+        "Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium); C(disk_refusal): why local disks cannot be made."
+        " With O(firewall_driver=nftables) C(firewall_driver), or why the host cannot filter ports as C(not_filtering).",
     ),
 }
 # What many nodes share: see ledger/compute/profiles.py.
@@ -160,7 +160,7 @@ NODE: Shape = record(
         "local_gb": Field(
             count,
             (
-                "Size of the file system that holds O(instances_path), or of O(volume_group).",
+                "Size of the file system that holds O(instances_path), of O(volume_group) or of O(disk_pool).",
                 "With O(disk_backend=qcow2_on_lvm) the part of it that disks of guests can use, which excludes the overhead of their file systems.",
             ),
         ),

@@ -31,7 +31,8 @@ from .shapes import (
     whole,
 )
 
-_file: Shape = record({"name": name, "size": size, "allocated": size}, {"record": maybe(DISK_RECORD), "mounted": flag})
+# One in a pool has no size: it stays there.
+_file: Shape = record({"name": name, "allocated": size}, {"size": size, "record": maybe(DISK_RECORD), "mounted": flag})
 _unused_images: Shape = items(record({"path": path, "size": size, "age": number(most=LARGEST_BIG)}))
 _failed_items: Shape = items(record({"name": path, "error": record({"code": name, "message": prose})}))
 
@@ -160,6 +161,17 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                 names, "Ids of images that must be uploaded from the controller before the disks can be created."
             ),
         },
+    ),
+    "instance_disks_access": (
+        {
+            "outcomes": outcomes(
+                "The outcome of each instance, by its UUID.",
+                "Whether a client was fenced, or a disk was brought back to what it was.",
+                {},
+                {"fenced": Field(names, "Addresses that the cluster refuses now.")},
+            )
+        },
+        {},
     ),
     "instance_disks_fetch": (
         {

@@ -53,7 +53,10 @@ seconds: Shape = number(most=LARGEST_BIG)
 
 def disk_record(*formats: str) -> Shape:
     """Return the shape of a disk's record in disk.info."""
-    more: dict[str, Shape] = {"kind": name, "image_id": text(), "base": text(), "volume_group": text()}
+    more: dict[str, Shape] = {
+        "kind": name,
+        **dict.fromkeys(("image_id", "base", "volume_group", "pool", "fsid"), text()),
+    }
     return record({"format": choice(*formats), "virtual_size": size}, more)
 
 

@@ -32,10 +32,10 @@ def volume_name(uuid: str, disk: str) -> str:
 
 
 def local_disks(root: t.Any, uuid: str) -> t.Iterator[tuple[str, t.Any]]:
-    """(name, <disk>) of each disk of a domain's XML that is in the instance's folder, or its logical volume."""
+    """(name, <disk>) of each disk of a domain's XML that is in the instance's folder, or its logical volume, or its image in a pool."""
     for disk in root.iterfind("devices/disk"):
         source = disk.find("source")
-        path = "" if source is None else str(source.get("file") or source.get("dev") or "")
+        path = "" if source is None else str(source.get("file") or source.get("dev") or source.get("name") or "")
         folder, _slash, name = path.rpartition("/")
         if name.startswith(volume_name(uuid, "")):
             yield name[len(volume_name(uuid, "")) :], disk

@@ -222,3 +222,24 @@ class VolumeOpenElsewhere(Conflict):
 
     msg_fmt = "Volume %(volume_id)s is open at %(watchers)s, which the ledger does not know of."
     remedy = "End the guest or program there. A client that was killed counts for 30 s more."
+
+
+class DiskOpenElsewhere(Conflict):
+    """A client has a local disk in Ceph open that is not the guest on this host: a second guest would destroy its data."""
+
+    msg_fmt = "Disk %(disk)s is open at %(watchers)s, which is not the guest on this host."
+    remedy = "End the guest or program there. A client that was killed counts for 30 s more."
+
+
+class DiskInPool(Conflict):
+    """A pool has a disk of an instance of which the host has no record."""
+
+    msg_fmt = "Pool %(pool)s has disk %(disk)s already, of which this host has no record; it was left alone."
+    remedy = "Another host may have the guest. Run bootflow.compute.audit to see where the instance is. If no host has it, remove the image (rbd rm)."
+
+
+class OtherCluster(InvalidInput):
+    """A host reaches another Ceph cluster than its settings name."""
+
+    msg_fmt = "The monitors of pool %(pool)s are those of cluster %(found)s, not of %(fsid)s."
+    remedy = "Correct bootflow_disk_rbd_monitors or bootflow_disk_rbd_fsid of the host."

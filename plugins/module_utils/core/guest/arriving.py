@@ -153,12 +153,16 @@ _COMPARED = frozenset("devices/disk/source devices/disk/auth devices/disk/iotune
 
 @dataclass(frozen=True)
 class LocalDisk:
-    """A local disk of the guest as this host has it: a file or a logical volume. ``size``: bytes that the guest sees of it; 0: all."""
+    """A local disk of the guest as this host has it: a file or a logical volume. ``size``: bytes that the guest sees of it; 0: all.
+
+    ``shared``: of a disk in a pool that both hosts reach, a ``<disk>`` with its source here.
+    """
 
     path: str
     format: str
     block: bool = False
     size: int = 0
+    shared: str = ""
 
 
 @dataclass(frozen=True)
@@ -410,6 +414,11 @@ def _check_disk(node: Node, guest: Arriving) -> None:
     disk = LocalDisk(guest.drive, "raw") if is_drive else guest.disks.get(target)
     if disk is None:
         raise _refused(guest, "has the disk %s, which the ledger does not have" % target)
+    if disk.shared:
+        if known.driver_type != disk.format or not _is_source_of(node, known, disk.shared):
+            raise _refused(guest, "has another source of disk %s than this host" % target)
+        _check_limits(node, target, guest)
+        return
     if known.driver_type != disk.format or (known.type, known.source_path) != (
         "block" if disk.block else "file",
         disk.path,
@@ -420,7 +429,12 @@ def _check_disk(node: Node, guest: Arriving) -> None:
         raise _refused(guest, "has more than its path as the source of disk %s" % target)
     if node.find("auth") is not None:
         raise _refused(guest, "logs in for disk %s" % target)
-    limits = {} if is_drive else dict(guest.limits.get("iotune") or {})
+    if not is_drive:
+        _check_limits(node, target, guest)
+
+
+def _check_limits(node: Node, target: str, guest: Arriving) -> None:
+    limits = dict(guest.limits.get("iotune") or {})
     given = {limit.tag: _number(limit.text) for limit in node.findall("iotune/*")}
     if any(given.get(name) != value for name, value in limits.items() if value):
         raise _refused(guest, "has other limits of disk %s than its flavor" % target)
@@ -429,13 +443,18 @@ def _check_disk(node: Node, guest: Arriving) -> None:
 def _check_volume(node: Node, known: DiskConfig, volume: str, guest: Arriving) -> None:
     if volume not in guest.volumes:
         raise _refused(guest, "has volume %s, which is not connected for it here" % volume)
-    connected_disk = parse(guest.volumes[volume])
-    same = known.type == connected_disk.get("type") and known.driver_type == "raw"
-    for tag in ("source", "auth"):
-        wanted, given = connected_disk.find(tag), node.find(tag)
-        same = same and (wanted is None) == (given is None) and (wanted is None or _is_same(wanted, given))
-    if not same:
+    if known.driver_type != "raw" or not _is_source_of(node, known, guest.volumes[volume]):
         raise _refused(guest, "has another source of volume %s than this host" % volume)
+
+
+def _is_source_of(node: Node, known: DiskConfig, local_xml: str) -> bool:
+    """Return whether a disk has the same source as the ``<disk>`` that this host has, and QEMU logs in there as the same user."""
+    disk_here = parse(local_xml)
+    same = bool(known.type == disk_here.get("type"))
+    for tag in ("source", "auth"):
+        wanted, given = disk_here.find(tag), node.find(tag)
+        same = same and (wanted is None) == (given is None) and (wanted is None or _is_same(wanted, given))
+    return same
 
 
 def _is_same(wanted: Node, given: Node) -> bool:

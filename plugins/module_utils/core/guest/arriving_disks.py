@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..disks.stores.registry import RECORD_FORMATS, STORE_TYPES
+from ..disks.stores.registry import RECORD_FORMATS, STORE_TYPES, is_shared
 from ..errors import InvalidDiskInfo
 from .nvram import LARGEST_NVRAM, NVRAM
 
@@ -86,6 +86,8 @@ def _checked(disk: t.Any, limits: t.Mapping[str, int], uuid: str) -> dict[str, t
     if name not in limits:
         raise _refused(uuid, "disk %s, which the ledger does not have" % name)
     checked_disk["record"] = _record(name, record, uuid)
+    if "size" not in disk and "target" not in disk and not is_shared(checked_disk["record"]):
+        raise _refused(uuid, "disk %s without its size" % name)
     _check_size(checked_disk, int(limits[name]), uuid)
     return checked_disk
 
@@ -100,7 +102,10 @@ def _record(name: str, record: t.Any, uuid: str) -> dict[str, t.Any]:
     size = _number(record.get("virtual_size"), uuid, "disk %s" % name)
     if not size:
         raise _refused(uuid, "disk %s of no bytes" % name)
-    return {"kind": kind, "format": record["format"], "virtual_size": size, "image_id": image_id, "base": ""}
+    checked = {"kind": kind, "format": record["format"], "virtual_size": size, "image_id": image_id, "base": ""}
+    if is_shared(record):  # where it stays, which this host compares with its own settings
+        checked.update({field: str(record.get(field) or "") for field in ("pool", "fsid")})
+    return checked
 
 
 def _check_size(disk: Disk, limit: int, uuid: str) -> None:

@@ -36,6 +36,7 @@ from ..reading.setting import (
 )
 from ..resources.pci.spec import parse_device_specs
 from ..volumes.connectors.registry import CHOICES
+from . import ceph
 
 _PAGES = "a list of {node, size (kB, or such as 2MB), count}"
 _VOLUME_GROUP = "a name that LVM takes (letters, digits, + _ . -)"
@@ -251,8 +252,9 @@ COMPUTE = Table(
             "disk_backend",
             str,
             DEFAULT,
-            "Storage of guests' local disks: `qcow2` (overlay on the base image), `raw`, `lvm` (each a logical volume) or"
-            " `qcow2_on_lvm` (overlays on one logical volume for each instance); see [architecture](architecture.md#local-disks).",
+            "Storage of guests' local disks: `qcow2` (overlay on the base image), `raw`, `lvm` (each a logical volume),"
+            " `qcow2_on_lvm` (overlays on one logical volume for each instance) or `rbd` (images in a pool of a Ceph cluster, [ceph.md](ceph.md#local-disks));"
+            " see [architecture](architecture.md#local-disks).",
             choices=NAMES,
         ),
         Setting(
@@ -260,6 +262,30 @@ COMPUTE = Table(
             Kind(_VOLUME_GROUP, _volume_group, "str"),
             "",
             "Existing volume group of the disk backends `lvm` and `qcow2_on_lvm`, which require it.",
+        ),
+        Setting(
+            "disk_rbd_pool",
+            ceph.POOL,
+            help="Pool of the disk backend `rbd`, which requires it. Hosts with one pool share their disks.",
+        ),
+        Setting(
+            "disk_rbd_user", ceph.USER, help="User of the pool of the disk backend `rbd`, without `client.`, required."
+        ),
+        Setting(
+            "disk_rbd_monitors",
+            ceph.MONITORS,
+            help="All monitors of the cluster of the disk backend `rbd`, `address` or `address:port`, required; the port is 6789 by default.",
+        ),
+        Setting(
+            "disk_rbd_fsid",
+            ceph.FSID,
+            help="Id of the cluster of the disk backend `rbd`, as `ceph fsid` prints it, required: a host that reaches another cluster refuses to work on it.",
+        ),
+        Setting(
+            "disk_rbd_key",
+            ceph.KEY,
+            help="Key of `bootflow_disk_rbd_user`, required. Keep it in a vault; it is in no file, ledger or log.",
+            secret=True,
         ),
         Setting(
             "disk_volume_clear",

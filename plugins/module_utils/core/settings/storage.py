@@ -29,6 +29,7 @@ from ..reading.setting import (
 from ..volumes import names, rbd_names
 from ..volumes.drivers.registry import DEFAULT as DEFAULT_DRIVER
 from ..volumes.drivers.registry import DRIVER_TYPES
+from . import ceph
 from .hosts import CONFIGURATION, IMAGES
 from .volumes import RATIO
 
@@ -80,25 +81,6 @@ def _portals(value: t.Any) -> list[str]:
     if len(set(portals)) < len(portals):
         raise Unfit(value, "a list of portals, each named once")
     return portals
-
-
-def _ceph(check: t.Callable[[t.Any], str]) -> t.Callable[[t.Any], str]:
-    def read(value: t.Any) -> str:
-        try:
-            return check(value)
-        except BootflowError:
-            raise Unfit from None
-
-    return read
-
-
-def _monitors(value: t.Any) -> list[str]:
-    if not isinstance(value, (list, tuple)) or not value:
-        raise Unfit
-    monitors = [_ceph(rbd_names.monitor)(item) for item in value]
-    if len(set(monitors)) < len(monitors):
-        raise Unfit(value, "a list of monitors, each named once")
-    return monitors
 
 
 def _keys(value: t.Any) -> dict[str, str]:
@@ -209,17 +191,17 @@ BACKEND = Table(
         ),
         Setting(
             "rbd_pool",
-            Kind("the name of a pool (letters, digits, _ . -)", _ceph(rbd_names.checked_pool), "str"),
+            ceph.POOL,
             help="`rbd`: pool of the volumes, required.",
         ),
         Setting(
             "rbd_user",
-            Kind("the name of a Ceph user without client.", _ceph(rbd_names.checked_user), "str"),
+            ceph.USER,
             help="`rbd`: user of the cluster without `client.`, required; `bootflow_rbd_keys` has its key.",
         ),
         Setting(
             "rbd_monitors",
-            Kind("a list of monitors (192.0.2.21 or [2001:db8::1]:6789)", _monitors, "list", "str"),
+            ceph.MONITORS,
             help="`rbd`: all monitors of the cluster, `address` or `address:port`, required; the port is 6789 by default.",
         ),
         Setting("volume_group", LVM_NAME, DEFAULT_VOLUME_GROUP, "Volume group of the backend."),

@@ -34,6 +34,8 @@ DELETED = ".deleted"
 CLONE_SNAPSHOT = ".clone_snap"
 #: An image whose place a new one is about to take.
 FORMER = ".former"
+#: Images of the catalogue, from which local disks are cloned, and their snapshot. source: Nova (the snapshot)
+BASE, BASE_SNAPSHOT = "bootflow-image.", "snap"
 
 
 def checked_pool(value: t.Any) -> str:
@@ -92,6 +94,12 @@ def snapshot_id_of(name: str) -> str | None:
 def clone_snapshot(volume_id: str) -> str:
     """Return the snapshot of a volume from which the volume with this id is cloned."""
     return volume_name(volume_id) + CLONE_SNAPSHOT
+
+
+def base_image(file: str) -> str:
+    """Return the name of an image of the catalogue in a pool. :arg file: of the image in the cache of a host, see core.disks.local.base_file()"""
+    name = file[: -len(".raw")] if file.endswith(".raw") else file
+    return BASE + name
 
 
 # --- as QEMU and libvirt have it --------------------------------------------------------------------------------------

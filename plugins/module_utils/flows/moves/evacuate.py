@@ -15,6 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
+from ...core.disks.stores.registry import SHARED
 from ...core.instances import moves, states
 from ...core.request.guest_data import GuestSecrets
 from ...core.scheduler.options import SchedulerOptions
@@ -43,6 +44,8 @@ class Wanted:
     stored_secrets_of: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None  # as of a rebuild
     kept_in: str | None = None  # as of a rebuild
     inventory: t.Collection[str] | None = None  # hosts that plays reach, the storage hosts among them; None: any host
+    # Host -> where its local disks are, of all hosts if one has them in a pool: the disks of its instances are there still.
+    places: t.Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -92,7 +95,11 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     to_evacuate = [r for r in rows if r.uuid not in refused and r not in unchanged]
     operation.start(tx, EVACUATE, to_evacuate)
     history.start_events_on(tx, {r.uuid: r.host for r in to_evacuate}, EVACUATE.name)
-    movers = {r.uuid: Mover(r, r.spec) for r in to_evacuate if instances.is_placed(r)}
+    movers = {
+        r.uuid: Mover(r, r.spec, _without_its_disks(r.host, wanted.places))
+        for r in to_evacuate
+        if instances.is_placed(r)
+    }
     attachments.lock(tx, movers)  # before any node is locked
     adopted = moving.adopt(tx, list(movers))
     hosts = claim(tx, list(movers.values()), read_fleet, options, kind=claims.BUILD)
@@ -113,6 +120,13 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     begun.made_for = {u: ledger_moves.made_for(m) for u, m in ledger_moves.open_of(tx, placed).items()}
     begun.failed.update(refused)
     return begun
+
+
+def _without_its_disks(host: str, places: t.Mapping[str, str]) -> set[str]:
+    """Return the hosts that do not reach the pool of ``host``; none where it has its disks itself."""
+    place = places.get(host, "")
+    is_shared = any(place.startswith(name + ":") for name in SHARED)
+    return {other for other, other_place in places.items() if other_place != place} if is_shared else set()
 
 
 def _sort_out(

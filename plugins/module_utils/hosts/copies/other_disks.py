@@ -16,7 +16,7 @@ import os
 import typing as t
 
 from ...core.backups.backup import is_own
-from ...core.disks.local import local_disks
+from ...core.disks.local import local_disks, volume_name
 from ...core.disks.rescue import is_rescue
 from ...core.disks.stores.registry import type_of_record
 from ...core.errors import GuestDisksDiffer, GuestHasSnapshots
@@ -36,7 +36,7 @@ Volumes = t.Mapping[str, str]
 
 
 def recorded_paths(folder: str) -> dict[str, tuple[str, t.Mapping[str, t.Any], bool]]:
-    """Return where each disk of disk.info is -> (its name, its record, whether it is in a file system on a logical volume)."""
+    """Return where each disk of disk.info is, as path_of() -> (its name, its record, whether it is in a file system on a logical volume)."""
     paths: dict[str, tuple[str, t.Mapping[str, t.Any], bool]] = {}
     for name, record in records_of(folder).items():
         place, store = os.path.join(folder, name), type_of_record(record)
@@ -46,6 +46,8 @@ def recorded_paths(folder: str) -> dict[str, tuple[str, t.Mapping[str, t.Any], b
             paths.update(
                 {os.path.join(place, n): (n, disk_record, True) for n, disk_record in records_of(place).items()}
             )
+        elif store.is_shared:
+            paths["%s/%s" % (record.get("pool"), volume_name(os.path.basename(folder), name))] = (name, record, False)
         else:
             source = store.source(os.path.basename(folder), name, folder, str(record.get("volume_group")))
             paths[source.path] = (name, record, False)

@@ -43,6 +43,7 @@ def fetch_instance(
     made: t.Sequence[DiskSpec] = (),
     made_for: str = "",
     refuse: t.Callable[[str], None] = lambda folder: None,
+    pool_disks: t.Sequence[DiskSpec] = (),
     *,
     limits: t.Mapping[str, int],
 ) -> dict[str, t.Any]:
@@ -52,6 +53,7 @@ def fetch_instance(
     :arg files: as sender.prepare() described them; none: nothing is fetched. :arg sizes: of disks, in bytes, where they are to be larger
     :arg limits: bytes that each disk may have now, by name; 0: the ledger does not know. The instance has no others
     :arg local: where the logical volumes are made
+    :arg pool_disks: disks that a pool may have still, of an instance whose former host is lost: they are recorded here
     :arg made_for: the mark of the move, see core.instances.move_mark. :arg refuse: see disks.instances.refuse_present()
     :raises Conflict: the host has something of the instance already. :raises DiskFull: there is not enough room.
     :raises InvalidDiskInfo: a disk of ``sizes`` is not among the files; the instance has no such disk, or it is larger than it may be.
@@ -72,7 +74,8 @@ def fetch_instance(
             raise InvalidDiskInfo(
                 reason="%s does not offer %s of instance %s" % (place.address, ", ".join(missing), uuid)
             )
-        arrivals = arrivals_of(folder, Group(local.vg, ledger_id), files, sizes, [spec.checked() for spec in made])
+        group = Group(local.vg, ledger_id, pool=local.pool)
+        arrivals = arrivals_of(folder, group, files, sizes, [spec.checked() for spec in made])
         _check_room(instances_path, arrivals, limits)
         progress.mark_changed()
         try:
@@ -86,6 +89,10 @@ def fetch_instance(
             done = _fetch(arrivals, place, token, files) if files else []
             if not files:
                 _finish(arrivals)
+            if pool_disks:
+                from ..disks.stores.rbd import adopt_images
+
+                adopt_images(folder, [spec.checked() for spec in pool_disks], local.pool, ledger_id)
             return {"changed": True, "disks": done}
         except (OSError, Garbled) as e:
             _remove(folder, local)
@@ -125,7 +132,7 @@ def _fetch(
     arrival_of = {disk["name"]: arrival for arrival in arrivals for disk in arrival.disks}
     done = []
     with connected(place) as stream:
-        for file in files:
+        for file in [file for file in files if "size" in file]:  # the others are in a pool
             name = checked_disk_name(file["name"])
             send_line(stream, {"token": token, "file": name})
             if read_line(stream).get("size") != file["size"]:

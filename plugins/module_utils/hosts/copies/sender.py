@@ -22,6 +22,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core.disks.rescue import DISK as RESCUE
+from ...core.disks.stores.registry import is_shared
 from ...core.errors import InvalidDiskInfo
 from ...core.guest.nvram import NVRAM
 from ..disks.stores.disk_info import records_of
@@ -51,7 +52,7 @@ def prepare(
     """Open the disks of an instance whose guest is off. A layer over a base image becomes a separate, unlinked disk.
 
     Returns them, and for the new host {name, size, allocated, record}: bytes, and the disk's record in disk.info; None for a config drive and an
-    NVRAM. One that is in a file system of its instance, on a logical volume, is ``mounted``.
+    NVRAM. One that is in a file system of its instance, on a logical volume, is ``mounted``. One in a pool that both hosts reach has no size: it stays there.
 
     :arg skipped_names: disks that stay on this host: the instance does not have them there, or they are made again
     :arg has_disks: whether the instance has disks here, or a config drive. Without, it may have an NVRAM only, or nothing
@@ -64,6 +65,9 @@ def prepare(
         take_back(offer.uuid)
         for name, record in sorted(records_of(folder).items()):
             if name == RESCUE or name in skipped_names:  # the first: what a killed run left of it
+                continue
+            if is_shared(record):  # the new host reaches it
+                described.append({"name": name, "allocated": 0, "record": {**record, "base": ""}})
                 continue
             for disk in store_of_record(record).opened(folder, name, record, skipped_names):
                 description = {**_add(offer, disk.name, disk.fd), "record": disk.record}

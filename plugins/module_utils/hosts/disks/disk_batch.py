@@ -13,6 +13,7 @@ from ...core.amounts import GIB, MIB
 from ...core.disks.local import DISK, FILE_SYSTEMS
 from ...core.disks.stores.registry import NAMES
 from ...core.errors import BootflowError, FlavorDiskSmallerThanImage, ImageUnacceptable, InvalidInput, from_dict
+from ...core.volumes.disk_pool import DiskPool
 from ..images.fetch import UNLIMITED, FetchLimits
 from ..images.images import (
     FETCH_ARGUMENTS,
@@ -28,6 +29,7 @@ from ..os.batch import run_batch
 from ..os.locks import BUILDS, host_place
 from ..os.ownership import LEDGER_ARGUMENTS
 from ..os.paths import checked_id, checked_instances_path, checked_uuid
+from ..rbd.disk_images import DISK_POOL_ARGUMENTS, pool_of
 from .local_disks import ensure_disks, make_replacement
 from .stores.disk_spec import KINDS, DiskSpec, check_fits
 
@@ -85,6 +87,7 @@ DISK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
         },
     },
     "volume_group": {"type": "str"},
+    **DISK_POOL_ARGUMENTS,
     "fetch": {"type": "bool", "default": True},
     **FETCH_ARGUMENTS,
     "workers": {"type": "int", "default": 4},
@@ -122,6 +125,7 @@ class _Work:
         fetch_limits: FetchLimits = UNLIMITED,
         ledger_id: str = "",
         fetch: bool = True,
+        pool: DiskPool | None = None,
     ):
         self.instances_path = checked_instances_path(instances_path)
         self.held = held  # base images, until the disks are made
@@ -132,6 +136,7 @@ class _Work:
         self.fetch_limits = fetch_limits
         self.ledger_id = ledger_id
         self.fetch = fetch
+        self.pool = pool
         self.sizes: dict[str, list[int]] = {}  # image id -> sizes of the disks created from it, in bytes
         self.bases: dict[str, BaseImage] = {}
         self.too_large: dict[str, int] = {}  # image id -> virtual size
@@ -214,6 +219,7 @@ class _Work:
             self.volume_group,
             self.ledger_id,
             float(args.get("made_at") or 0.0),
+            self.pool,
         )
         result["pending"] = []
         return result
@@ -241,10 +247,11 @@ def make_disks(
     place_timeout: float = 600.0,
     ledger_id: str = "",
     fetch: bool = True,
+    pool: DiskPool | None = None,
 ) -> dict[str, t.Any]:
     """{outcomes by uuid, image_outcomes by id, missing_images}; see the module instance_disks for the fields.
 
-    :arg volume_group: for the backends lvm and qcow2_on_lvm.
+    :arg volume_group: for the backends lvm and qcow2_on_lvm. :arg pool: for the backend rbd.
     :arg ledger_id: of the instances.
     :arg max_builds: of all runs on this host at once; 0: no limit.
     :arg place_timeout: seconds that a build waits for one of them.
@@ -253,7 +260,16 @@ def make_disks(
     """
     with contextlib.ExitStack() as held:
         work = _Work(
-            instances_path, held, uploads, allow_unverified, check_mode, volume_group, fetch_limits, ledger_id, fetch
+            instances_path,
+            held,
+            uploads,
+            allow_unverified,
+            check_mode,
+            volume_group,
+            fetch_limits,
+            ledger_id,
+            fetch,
+            pool,
         )
         work.note_sizes(instances)
         image_results = run_batch([(image["id"], image) for image in images], work.image, workers)
@@ -282,4 +298,5 @@ def make_disks_of(params: t.Mapping[str, t.Any], check_mode: bool) -> dict[str, 
         fetch_limits=limits_of(params),
         ledger_id=params["ledger_id"],
         fetch=params["fetch"],
+        pool=pool_of(params),
     )

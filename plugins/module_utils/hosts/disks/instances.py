@@ -16,6 +16,7 @@ import stat
 import typing as t
 from dataclasses import dataclass
 
+from ...core.disks.stores.registry import is_shared
 from ...core.errors import Conflict, InvalidInput
 from ...core.instances.move_mark import began_at
 from ..libvirt.domains import remove_domain
@@ -24,16 +25,22 @@ from ..os.batch import progress
 from ..os.locks import host_lock, take_back
 from ..os.ownership import MARKS, check_owner, has_arrived, ledger_of_folder, made_for, mark_incomplete
 from ..os.paths import instance_dir
+from .stores.disk_info import records_of
 from .stores.group import NO_GROUP, Group
 from .stores.removal import remove_volumes, volumes_of
 from .unused_images import mark_bases_used
 from .whole.clear import clear_disk
+
+#: What becomes of the images of an instance in a pool: they go with it; they stay; they stay without what was kept of them before a move.
+REMOVED, LEFT, CONFIRMED = "removed", "left", "confirmed"
 
 
 @dataclass(frozen=True)
 class Condition:
     """Limits of the removal of an instance: what was made for this move only; nothing that was made after ``due_at``; no guest that is built,
     where its ledger has its build as not ended (``unfinished``); and no guest that has power (``without_power``).
+
+    ``images``: what becomes of its images in a pool, which another host may have. After a move that failed they are LEFT in any case.
 
     ``due_at`` is in seconds since the epoch, by the ledger's clock, as in the mark; 0.0: no condition.
     """
@@ -42,6 +49,7 @@ class Condition:
     due_at: float = 0.0
     unfinished: bool = False
     without_power: bool = False
+    images: str = REMOVED
 
 
 ANY = Condition()
@@ -85,6 +93,7 @@ def remove_instance(
     :raises CommandFailed: a disk could not be cleared, then domain (stopped) and directory are kept; or a logical volume could
         not be cleared, then it and the directory are kept.
     :raises VolumeIsBusy, DriverNotInitialized: see stores/removal.py.
+    :raises DiskOpenElsewhere, StorageClusterUnavailable: see stores/rbd.py; the directory is kept.
     """
     folder = instance_dir(instances_path, uuid)
     uuid = os.path.basename(folder)
@@ -132,8 +141,24 @@ def _remove(
         mark_bases_used(folder)
     volumes = remove_volumes(folder, uuid, local, check_mode)
     removed += volumes.words
+    removed += _remove_images(folder, uuid, local, condition, check_mode)
     removed += remove_tree(folder, check_mode, volumes.places if check_mode else ())
     return {"changed": bool(removed), "removed": removed}
+
+
+def _remove_images(folder: str, uuid: str, local: Group, condition: Condition, check_mode: bool) -> list[str]:
+    """See stores.rbd.remove_images() and leave_images(). A pool is only asked where the instance has disks in one, or nothing here says what it has."""
+    if os.path.isdir(folder):
+        if not any(is_shared(record) for record in records_of(folder).values()):
+            return []
+    elif local.pool is None:
+        return []
+    if condition.made_for or condition.images == LEFT:
+        return []
+    from .stores.rbd import leave_images, remove_images
+
+    work = leave_images if condition.images == CONFIRMED else remove_images
+    return work(folder, uuid, local.pool, local.ledger_id, check_mode)
 
 
 def remove_tree(folder: str, check_mode: bool = False, unmounted: t.Collection[str] = ()) -> list[str]:

@@ -10,8 +10,9 @@ import os
 import typing as t
 from dataclasses import replace
 
-from ...core.disks.stores.registry import DEFAULT, NEED_GROUP
+from ...core.disks.stores.registry import DEFAULT, NEED_GROUP, SHARED
 from ...core.errors import InvalidInput
+from ...core.volumes.disk_pool import DiskPool
 from ..images.images import BaseImage
 from ..os.locks import host_lock
 from ..os.ownership import check_owner, ledger_of_folder, mark_folder, mark_made_at
@@ -32,18 +33,20 @@ def ensure_disks(
     volume_group: str = "",
     ledger_id: str = "",
     made_at: float = 0.0,
+    pool: DiskPool | None = None,
 ) -> dict[str, t.Any]:
     """Create the missing disks of one instance; {changed, disks: [{name, path, format, virtual_size}]}.
 
     Existing disks are kept, whatever they contain.
 
     :arg bases: image id -> image in the cache.
-    :arg volume_group: for the backends that need one.
-    :arg ledger_id: the ledger of the instance, which marks the folder and the logical volumes.
+    :arg volume_group, pool: for the backends that need one.
+    :arg ledger_id: the ledger of the instance, which marks the folder, the logical volumes and the images of a pool.
     :arg made_at: when the build began, in seconds since the epoch by the ledger; 0.0: the folder gets no such mark
     :raises Conflict: the folder belongs to another ledger.
     :raises InvalidDiskInfo: a file exists that is not recorded, or is recorded as another kind of disk.
     :raises DriverNotInitialized: the volume group does not exist or is not usable.
+    :raises StorageClusterUnavailable, StorageClusterFull, DiskInPool: see stores/rbd.py.
     :raises FlavorDiskSmallerThanImage, DiskFull, CommandFailed, InvalidInput: as named.
     """
     folder = instance_dir(instances_path, uuid)
@@ -51,7 +54,7 @@ def ensure_disks(
     names = [spec.checked().name for spec in specs]
     if len(set(names)) != len(names):
         raise InvalidInput(reason="instance %s has two disks with the same name" % uuid)
-    store = _store(uuid, specs, volume_group)
+    store = _store(uuid, specs, volume_group, pool)
     if check_mode:
         return store.ensure(folder, specs, bases, True)
     with host_lock(instances_path, "instance-" + uuid):
@@ -85,10 +88,10 @@ def make_replacement(
     return {"changed": True, "disks": []}
 
 
-def _store(uuid: str, specs: t.Sequence[DiskSpec], volume_group: str) -> Store:
+def _store(uuid: str, specs: t.Sequence[DiskSpec], volume_group: str, pool: DiskPool | None) -> Store:
     backends = sorted({spec.backend for spec in specs}) or [DEFAULT]
-    if len(backends) > 1 and set(backends).intersection(NEED_GROUP):
+    if len(backends) > 1 and set(backends).intersection((*NEED_GROUP, *SHARED)):
         raise InvalidInput(
             reason="disks of instance %s must all have one backend, got %s" % (uuid, ", ".join(backends))
         )
-    return store_of(backends[0], volume_group)
+    return store_of(backends[0], volume_group, pool=pool)

@@ -24,6 +24,7 @@ from ...core.guest.names import cpu_flag_name
 from ...core.instances.move_mark import is_complete
 from ...core.instances.power_states import power_state_of
 from ...core.volumes.connectors.registry import CONNECTOR_TYPES
+from ...core.volumes.disk_pool import DiskPool
 from ...core.volumes.names import check_initiator
 from ..copies.other_disks import other_disks
 from ..disks.stores.registry import store_of
@@ -75,6 +76,7 @@ def compute_node(
     volumes: t.Mapping[str, t.Mapping[str, str]] | None = None,
     filters_ports: bool = False,
     vxlan_address: str = "",
+    disk_pool: DiskPool | None = None,
 ) -> dict[str, t.Any]:
     """Return the facts of this host for the scheduler and the XML of guests.
 
@@ -83,7 +85,8 @@ def compute_node(
     :arg write_cache: store the result of the probe and the CPU times below instances_path.
     :arg pci_device_spec: PCI devices that guests may use, in the format of Nova's passthrough_whitelist.
     :arg isolated_disk_paths: physical disks that can be given to guests as a whole.
-    :arg disk_backend: storage of the local disks of guests; where it needs a volume group, the sizes are the sizes of ``volume_group``.
+    :arg disk_backend: storage of the local disks of guests; where it needs a volume group, the sizes are the sizes of ``volume_group``,
+        and where it needs a pool, the sizes of ``disk_pool``. With a pool that takes no instance the stats have ``disk_refusal``, the reason.
     :arg ledger_id: folders and logical volumes of other ledgers are not reported; their domains are, with their ledger.
     :arg volume_attach: how guests of this host get volumes, one of CONNECTOR_TYPES; "": not known, and nothing is reported of it.
     :arg cpu_flags: CPU features that guests are to have or not to have, such as ``+pcid``; flags unknown to libvirt are reported.
@@ -140,9 +143,12 @@ def compute_node(
             "networks": network_facts(connection, vxlan_address),
             "vxlan_networks": vxlan_facts(),
         }
-        store = store_of(disk_backend, volume_group, ledger_id)
-        node.update(store.facts(instances_path, partial(overcommitted_bytes, domains)))
-        node["stats"] = {"disk_backend": disk_backend, **({"disk_medium": disk_medium} if disk_medium else {})}
+        store = store_of(disk_backend, volume_group, ledger_id, disk_pool)
+        sizes = store.facts(instances_path, partial(overcommitted_bytes, domains))
+        refusal = {"disk_refusal": str(sizes.pop("disk_refusal"))[:255]} if sizes.get("disk_refusal") else {}
+        node.update(sizes)
+        medium = {"disk_medium": disk_medium} if disk_medium else {}
+        node["stats"] = {"disk_backend": disk_backend, **medium, **refusal}
         if filters_ports:
             node["stats"].update(filtering_facts())
         node["vcpus_used"] = vcpus_used(domains)

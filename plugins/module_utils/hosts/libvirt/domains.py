@@ -190,10 +190,12 @@ def with_local_disks(xml: str, before: str, uuid: str) -> str:
             continue
         changed = True
         disk.set("type", own.get("type"))
-        for tag in ("driver", "source"):
+        for tag in ("driver", "source", "auth"):
             old, new = disk.find(tag), own.find(tag)
             if old is not None and new is not None:
                 disk.replace(old, copy.deepcopy(new))
+            elif tag == "auth" and (old is None) != (new is None):
+                disk.remove(old) if old is not None else disk.append(copy.deepcopy(new))
         for old in disk.findall("backingStore"):
             disk.remove(old)
         disk.extend(copy.deepcopy(new) for new in own.findall("backingStore"))
@@ -218,7 +220,8 @@ def _check_disks(spec: DomainSpec) -> None:
     """
     root = parse(spec.xml)
     sources = [disk.find("source") for _name, disk in local_disks(root, spec.uuid)]
-    paths = [str(source.get("file") or source.get("dev")) for source in sources if source is not None]
+    # Those in a pool are on no host, and their guest does not start without them.
+    paths = [str(source.get("file") or source.get("dev")) for source in sources if source.get("name") is None]
     paths += [os.path.dirname(log.get("file")) for log in root.iterfind("devices/serial/log[@file]")]
     missing = [path for path in paths if not os.path.exists(path)]
     if missing:
@@ -249,14 +252,15 @@ def _check_logins(spec: DomainSpec) -> None:
 def _place(disk: t.Any) -> tuple[t.Any, ...]:
     driver, source = disk.find("driver"), disk.find("source")
     kind = None if driver is None else driver.get("type")
-    return disk.get("type"), kind, source.get("file"), source.get("dev")
+    return disk.get("type"), kind, source.get("file"), source.get("dev"), source.get("name")
 
 
 def _logins(root: t.Any) -> t.Iterator[tuple[str, t.Any]]:
-    """Yield (name of the source, <auth>) of each disk that has one."""
-    for disk in root.iterfind("devices/disk"):
+    """Yield (name of the source, <auth>) of each disk that has one, and a user that was made for it: clusters of Ceph have one user for all disks."""
+    for disk in root.iterfind("devices/disk[source]"):
         for auth in disk.iterfind(".//auth[@username]"):
-            yield str(disk.find("source").get("name")), auth
+            if disk.find("source").get("protocol") == "iscsi":
+                yield str(disk.find("source").get("name")), auth
 
 
 def ensure_domain(connection: t.Any, spec: DomainSpec, check_mode: bool = False) -> dict[str, t.Any]:

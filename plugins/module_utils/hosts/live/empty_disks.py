@@ -16,10 +16,15 @@ import os
 import shutil
 import typing as t
 
+from ...core.disks.block_devices import PlannedDisk
 from ...core.disks.local import DISK, NONE
+from ...core.disks.stores.registry import STORE_TYPES, is_shared
 from ...core.errors import BootflowError
 from ...core.guest.arriving import LocalDisk
 from ...core.guest.arriving_disks import unknown_bytes
+from ...core.guest.devices import volume_source
+from ...core.guest.domain.element import to_text
+from ...core.volumes.disk_pool import DiskPool
 from ..disks.arrivals.registry import arrivals_of
 from ..disks.instances import refuse_present
 from ..disks.stores.group import Clearing, Group
@@ -43,6 +48,7 @@ def make_disks(
     limits: t.Mapping[str, int],
     volume_group: str = "",
     made_for: str = "",
+    pool: DiskPool | None = None,
 ) -> dict[str, dict[str, t.Any]]:
     """Make the folder of the guest, with empty disks of the same sizes and without base images.
 
@@ -50,14 +56,14 @@ def make_disks(
     the logical volumes target -> {path, size}: the bytes that the guest sees where the volume is larger, else 0.
 
     :arg disks: the guest's, see core.guest.arriving_disks.checked_disks(). :arg limits: bytes that each may have; 0: the ledger does not know
-    :arg volume_group: for logical volumes. :arg made_for: the mark of the migration, see core.instances.move_mark
+    :arg volume_group: for logical volumes. :arg pool: in which the guest has disks. :arg made_for: the mark of the migration, see core.instances.move_mark
     :raises Conflict: the host has something of the instance already. :raises DiskFull: there is not enough room.
     :raises InvalidInput: a disk is a logical volume, and no volume group is given.
     :raises DriverNotInitialized: the volume group does not exist or is not usable.
     """
     folder = instance_dir(instances_path, uuid)
     with host_lock(instances_path, "instance-" + os.path.basename(folder)):
-        arrivals = arrivals_of(folder, Group(volume_group, ledger_id), disks)
+        arrivals = arrivals_of(folder, Group(volume_group, ledger_id, pool=pool), disks)
         refuse_present(connection, folder, volume_group, ledger_id)
         for arrival in arrivals:
             arrival.check_group()
@@ -82,17 +88,26 @@ def make_disks(
 
 
 def disks_here(
-    instances_path: str, uuid: str, disks: t.Sequence[Disk], devices: t.Mapping[str, t.Mapping[str, t.Any]]
+    instances_path: str,
+    uuid: str,
+    disks: t.Sequence[Disk],
+    devices: t.Mapping[str, t.Mapping[str, t.Any]],
+    pool: DiskPool | None = None,
 ) -> dict[str, LocalDisk]:
     """Return the guest's local disks as its definition has them here, by its names for them.
 
-    :arg disks: see core.guest.arriving_disks.checked_disks(). :arg devices: as make_disks() returned them
+    :arg disks: see core.guest.arriving_disks.checked_disks(). :arg devices: as make_disks() returned them. :arg pool: see make_disks()
     """
     folder = instance_dir(instances_path, uuid)
     disk_of_target = {}
     for disk in disks:
         target, name = disk["target"], checked_disk_name(disk["name"])
-        if target in devices:
+        if is_shared(disk["record"]):
+            planned = PlannedDisk(name, disk["record"]["kind"], "/dev/" + target, "virtio")
+            source = STORE_TYPES[disk["record"]["format"]].source(uuid, name, folder, "", pool)
+            local_xml = to_text(volume_source(planned.placed(**source._asdict())).to_xml())
+            disk_of_target[target] = LocalDisk("", source.driver_format, shared=local_xml)
+        elif target in devices:
             disk_of_target[target] = LocalDisk(devices[target]["path"], "raw", True, int(devices[target]["size"]))
         else:
             place = os.path.join(folder, DISK) if disk.get("mounted") else folder

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ...core.disks.stores.registry import RECORD_FORMATS
+from ...core.disks.stores.registry import RECORD_FORMATS, is_shared
 from ...core.errors import BootflowError, InstanceNotFound, MigrationPreCheckError
 from ...core.guest.domain.disk import identify_disk
 from ...core.guest.domain.element import parse, to_text
@@ -156,8 +156,12 @@ def _disks(domain: t.Any, xml: t.Any, folder: str, uuid: str) -> t.Iterator[dict
         name, record, mounted = known.get(path, ("", {}, False))
         if record.get("format") not in RECORD_FORMATS:
             raise MigrationPreCheckError(reason="disk %s of guest %s is %s" % (target, uuid, path))
-        with libvirt_errors():
-            size, allocated = domain.blockInfo(target)[:2]
+        # Nothing of a disk in a pool is copied; where its cluster hangs, libvirt would not answer, and the guest stand still.
+        if is_shared(record):
+            size, allocated = int(record["virtual_size"]), 0
+        else:
+            with libvirt_errors():
+                size, allocated = domain.blockInfo(target)[:2]
         yield {
             "name": name,
             "target": target,

@@ -31,7 +31,7 @@ MAX_CLONE_DEPTH = 5
 FEATURES = "layering,exclusive-lock,object-map,fast-diff,deep-flatten"
 #: A client that was killed has an image open for as long as 30 s.
 WATCH_TIMEOUT = 35.0
-_LONG = 6 * 3600.0
+LONG = 6 * 3600.0
 _CHUNK = 4 * 1024**2
 
 
@@ -79,11 +79,11 @@ class Images:
             facts = {LEDGER: self.ledger_id, PROJECT: made.desired.project, SOURCE: made.desired.source}
             self.cluster.set_metadata(unfinished, {key: value for key, value in facts.items() if value})
             if flat:
-                self.cluster.rbd("flatten", "--no-progress", self.cluster.image(unfinished), timeout=_LONG)
+                self.cluster.rbd("flatten", "--no-progress", self.cluster.image(unfinished), timeout=LONG)
                 self.release_parent(flat)
             if made.image in images:
-                self._rename(made.image, made.image + FORMER)
-            self._rename(unfinished, made.image)
+                self.rename(made.image, made.image + FORMER)
+            self.rename(unfinished, made.image)
         except Exception:
             with contextlib.suppress(Exception):
                 if made.image in images:
@@ -97,7 +97,7 @@ class Images:
         target = self.cluster.image(name)
         image, snapshot = made.origin
         if raw:
-            self.cluster.rbd("import", "--no-progress", "--image-feature", FEATURES, raw, target, timeout=_LONG)
+            self.cluster.rbd("import", "--no-progress", "--image-feature", FEATURES, raw, target, timeout=LONG)
             if verify:
                 self._compare(raw, name, made.desired.image_id)
         elif not image:
@@ -107,7 +107,7 @@ class Images:
         else:
             snapshot = clone_snapshot(made.desired.id)
             if snapshot in images[image].snapshots:  # a killed run's, with the data of that moment
-                self._remove_snapshot(image, snapshot)
+                self.drop_snapshot(image, snapshot)
             self.cluster.rbd("snap", "create", "--no-progress", self.cluster.image(image, snapshot))
             self.protect(image, snapshot)
             self._clone(image, snapshot, target)
@@ -159,12 +159,12 @@ class Images:
             return
         progress.mark_changed()
         if self.cluster.info(name) is None:
-            self._rename(name + FORMER, name)
+            self.rename(name + FORMER, name)
             return
         self.cluster.remove(name + FORMER)
         self.release_parent(_parent_of(former))
 
-    def _rename(self, name: str, new: str) -> None:
+    def rename(self, name: str, new: str) -> None:
         self.cluster.rbd("rename", self.cluster.image(name), self.cluster.image(new))
 
     def snapshot(self, made: Plan) -> None:
@@ -202,9 +202,9 @@ class Images:
                 remedy="Delete the snapshots first. Remove a snapshot of another program with rbd snap rm.",
             )
         for snapshot in snapshots:
-            self._remove_snapshot(name, snapshot)
+            self.drop_snapshot(name, snapshot)
         if self.cluster.snapshots(name):
-            self._rename(name, name + DELETED)
+            self.rename(name, name + DELETED)
             return
         self.cluster.remove(name)
         self.release_parent(_parent_of(info))
@@ -222,11 +222,11 @@ class Images:
                     message="deleting snapshot %s that has dependent volumes (%s)" % (name, child),
                     remedy="Flatten or remove this image of the other pool.",
                 )
-            self.cluster.rbd("flatten", "--no-progress", child, timeout=_LONG)
-        if not self._remove_snapshot(made.image, name):
+            self.cluster.rbd("flatten", "--no-progress", child, timeout=LONG)
+        if not self.drop_snapshot(made.image, name):
             raise SnapshotIsBusy(snapshot_name=name, remedy="Delete the volumes that were made from it.")
 
-    def _remove_snapshot(self, image: str, snapshot: str) -> bool:
+    def drop_snapshot(self, image: str, snapshot: str) -> bool:
         """Remove a snapshot from which nothing is cloned. Returns whether it is gone."""
         where = self.cluster.image(image, snapshot)
         try:
@@ -243,7 +243,7 @@ class Images:
     def release_parent(self, parent: Parent | None) -> None:
         """Remove a snapshot that only served a clone, and deleted volumes from which nothing is cloned any more, up the chain."""
         while parent is not None and parent.pool == self.cluster.pool and parent.snapshot.endswith(CLONE_SNAPSHOT):
-            if not self._remove_snapshot(parent.image, parent.snapshot):
+            if not self.drop_snapshot(parent.image, parent.snapshot):
                 return
             info = self.cluster.info(parent.image)
             if info is None:

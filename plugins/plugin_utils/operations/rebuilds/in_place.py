@@ -15,7 +15,7 @@ from ....module_utils.core.amounts import GIB
 from ....module_utils.flows.boot.builds import Build
 from ....module_utils.flows.instances.operations import OPERATIONS
 from ....module_utils.ledger.compute import instances
-from ...builds import build_parts, domain_builder
+from ...builds import build_parts, domain_builder, pool_disks
 from ...builds.build_work import BuildWork
 from ...relay import boot_images
 from ...run import host_settings
@@ -94,6 +94,8 @@ class InPlace(BuildWork):
         """
         with_image = [b for b in self.builds.values() if build_parts.has_image(b)]
         self.collect_images()
+        with_image = self.good(with_image)
+        self.problems.update(pool_disks.open_disks(self.action, [b.uuid for b in with_image]))
         with_image = self.good(with_image)
         images = build_parts.images_of(with_image, self.images)
         if not with_image:

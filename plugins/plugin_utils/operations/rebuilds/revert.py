@@ -47,6 +47,8 @@ BACKUP_MODULE = "instance_backup_image"
 class Revert(Work):
     """Has root disks go back to images."""
 
+    reads_disks = True
+
     image_variable = reverts.VARIABLE
     _images: flow.Images
     _backups: t.Mapping[str, backup_flow.GoingBack] = {}

@@ -132,6 +132,8 @@ class Shelve(Snapshot):
 class ShelveOffload(Work):
     """Takes shelved instances from their hosts. Without a selection: the instances that have been shelved for long enough. See shelving.Shelving."""
 
+    reads_disks = True
+
     def begin(
         self, tx: Transaction, operation: Operation, selection: Selection, known_hosts: t.Collection[str], ask: bool
     ) -> Begun:

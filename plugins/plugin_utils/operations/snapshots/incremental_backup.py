@@ -29,6 +29,8 @@ MODULE = "instance_backup"
 class IncrementalBackup(Work):
     """Makes a backup of each instance."""
 
+    reads_disks = True
+
     _plans: flow.Plans
     _answers: t.Mapping[str, Item] = {}
 

@@ -40,6 +40,8 @@ STILL = 60.0  # seconds for which file systems stand still at most while storage
 class Snapshot(Work):
     """Makes an image of each instance."""
 
+    reads_disks = True
+
     settles = True
 
     _request: SnapshotRequest

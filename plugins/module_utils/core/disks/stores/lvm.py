@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...amounts import MIB
 from ..local import RAW, volume_name
 from ..logical_volumes import device_path
-from .store_type import Source, StoreType
+from .store_type import Pool, Source, StoreType
 
 
 class Lvm(StoreType):
@@ -18,7 +18,7 @@ class Lvm(StoreType):
     is_volume = True
     rounding = 256 * MIB
 
-    def source(self, uuid: str, disk: str, folder: str, volume_group: str) -> Source:
+    def source(self, uuid: str, disk: str, folder: str, volume_group: str, pool: Pool | None = None) -> Source:
         return Source(device_path(volume_group, volume_name(uuid, disk)), RAW, "block")
 
     def has_length(self, sent: int, size: int) -> bool:

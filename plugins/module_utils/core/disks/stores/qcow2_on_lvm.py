@@ -13,7 +13,7 @@ import posixpath
 
 from ..local import DISK
 from .qcow2 import Qcow2
-from .store_type import Source
+from .store_type import Pool, Source
 
 
 class Qcow2OnLvm(Qcow2):
@@ -24,5 +24,5 @@ class Qcow2OnLvm(Qcow2):
     def place(self, folder: str) -> str:
         return posixpath.join(folder, DISK)
 
-    def source(self, uuid: str, disk: str, folder: str, volume_group: str) -> Source:
-        return super().source(uuid, disk, self.place(folder), volume_group)
+    def source(self, uuid: str, disk: str, folder: str, volume_group: str, pool: Pool | None = None) -> Source:
+        return super().source(uuid, disk, self.place(folder), volume_group, pool)

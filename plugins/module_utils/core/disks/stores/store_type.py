@@ -12,6 +12,7 @@ from __future__ import annotations
 import abc
 import posixpath
 import typing as t
+from types import MappingProxyType
 
 from ...errors import InvalidInput
 from ..local import QCOW2
@@ -21,9 +22,20 @@ from ..logical_volumes import checked_lvm_name
 class Source(t.NamedTuple):
     """Location of a disk for QEMU, and its format there. The fields are the same as in PlannedDisk.placed()."""
 
-    path: str
+    path: str  # "" where QEMU reaches the disk by a protocol
     driver_format: str
     source: str = "file"
+    connection: t.Mapping[str, t.Any] = MappingProxyType({})  # of source network, see PlannedDisk
+
+
+class Pool(t.Protocol):
+    """A pool that several hosts reach (core.volumes.disk_pool)."""
+
+    @property
+    def pool(self) -> str: ...
+
+    def connection(self, uuid: str, disk: str) -> dict[str, t.Any]:
+        """Return the ``connection`` of a guest's disk, see PlannedDisk. :arg disk: its name"""
 
 
 class StoreType(abc.ABC):
@@ -47,9 +59,14 @@ class StoreType(abc.ABC):
     #: The content of a disk on its way to another host, in a message.
     content = "%d bytes"
 
+    #: Whether disks are where all hosts of one pool reach them. They stay there when their instance goes to another host.
+    is_shared = False
+    #: The connector by which QEMU opens the disks; "": they are the host's own.
+    connector = ""
+
     @abc.abstractmethod
-    def source(self, uuid: str, disk: str, folder: str, volume_group: str) -> Source:
-        """Return where a disk is. :arg disk: its name. :arg folder: the folder of the instance on its host"""
+    def source(self, uuid: str, disk: str, folder: str, volume_group: str, pool: Pool | None = None) -> Source:
+        """Return where a disk is. :arg disk: its name. :arg folder: the folder of the instance on its host. :arg pool: of a store that needs one"""
 
     def place(self, folder: str) -> str:
         """Return the folder of the disk.info that records the disks. :arg folder: of the instance"""
@@ -73,9 +90,17 @@ class StoreType(abc.ABC):
             )
         return checked_lvm_name(volume_group, "volume group")
 
+    def require_pool(self, pool: Pool | None) -> None:
+        """Check that a store that needs a pool has one. :raises InvalidInput: the settings of the pool are missing"""
+        if self.is_shared and pool is None:
+            raise InvalidInput(
+                reason="disk backend %s requires a pool" % self.name,
+                remedy="Set bootflow_disk_rbd_pool, _user, _monitors, _fsid and _key for the host.",
+            )
+
 
 class FilesType(StoreType):
     """A store whose disks are files in the folder of the instance."""
 
-    def source(self, uuid: str, disk: str, folder: str, volume_group: str) -> Source:
+    def source(self, uuid: str, disk: str, folder: str, volume_group: str, pool: Pool | None = None) -> Source:
         return Source(posixpath.join(folder, disk), self.record_format)

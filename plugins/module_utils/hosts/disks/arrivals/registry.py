@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from types import MappingProxyType
 
-from ....core.disks.stores.registry import STORE_TYPES, is_volume
+from ....core.disks.stores.registry import STORE_TYPES, is_shared, is_volume
 from ..stores.disk_spec import DiskSpec
 from ..stores.group import Group
 from .arrival import Arrival, Disk
@@ -28,12 +28,15 @@ def arrivals_of(
     :arg made: disks that are created here, all of one type; where disks come in a file system, these are created there.
     """
     inside = [disk for disk in disks if disk.get("mounted")]
-    volumes = [disk for disk in disks if not disk.get("mounted") and is_volume(disk["record"])]
-    files = [disk for disk in disks if not disk.get("mounted") and not is_volume(disk["record"])]
+    others = [disk for disk in disks if not disk.get("mounted")]
+    shared = [disk for disk in others if is_shared(disk["record"])]
+    volumes = [disk for disk in others if is_volume(disk["record"])]
+    files = [disk for disk in others if not is_volume(disk["record"]) and not is_shared(disk["record"])]
     made_type = STORE_TYPES[made[0].backend] if made else None
     made_inside = made if inside or (made_type is not None and made_type.is_file_system) else ()
     made_volumes = made if not made_inside and made_type is not None and made_type.is_volume else ()
-    made_files = made if not made_inside and not made_volumes else ()
+    made_shared = made if not made_inside and made_type is not None and made_type.is_shared else ()
+    made_files = made if not made_inside and not made_volumes and not made_shared else ()
     arrivals: list[Arrival] = []
     if files or made_files:
         from .files import ArrivingFiles
@@ -47,4 +50,8 @@ def arrivals_of(
         from .volumes import ArrivingVolumes
 
         arrivals.append(ArrivingVolumes(folder, group, volumes, sizes, made_volumes))
+    if shared or made_shared:
+        from .pool import ArrivingInPool
+
+        arrivals.append(ArrivingInPool(folder, group, shared, sizes, made_shared))
     return arrivals

@@ -18,7 +18,7 @@ def resize_of(group: Group, records: t.Iterable[t.Mapping[str, t.Any]], made: t.
     """Return the disks of an instance that is resized on this host.
 
     :arg records: the content of each disk.info of the instance. :arg made: disks that it gets
-    :raises InvalidInput: a disk that it gets needs a volume group, and none is given.
+    :raises InvalidInput: a disk that it gets needs a volume group, and none is given; or a pool.
     """
     store_types = [STORE_TYPES[spec.backend] for spec in made]
     for store_type in store_types:
@@ -33,6 +33,11 @@ def resize_of(group: Group, records: t.Iterable[t.Mapping[str, t.Any]], made: t.
         from .mounted import ResizedMounted
 
         return ResizedMounted(group)
+    if any(store_type.is_shared for store_type in store_types):
+        from .pool import ResizedInPool
+
+        next(store_type for store_type in store_types if store_type.is_shared).require_pool(group.pool)
+        return ResizedInPool(group)
     if group.vg:
         from .volumes import ResizedVolumes
 

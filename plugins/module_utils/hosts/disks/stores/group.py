@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The volume group in which a host has disks of instances, and how what is removed there is cleared."""
+"""The volume group or pool in which a host has disks of instances, and how what is removed there is cleared."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ....core.disks.local import CLEARS, ZERO
 from ....core.disks.stores.registry import NEED_GROUP
+from ....core.volumes.disk_pool import DiskPool
 from .disk_info import records_of
 
 CLEARING_ARGUMENTS = {
@@ -34,11 +35,12 @@ class Clearing:
 
 @dataclass(frozen=True)
 class Group:
-    """The volume group in which an instance has its disks ("": none), and how what is removed there is cleared."""
+    """The volume group in which an instance has its disks ("": none), and how what is removed there is cleared. ``pool``: of Ceph, in which it has them"""
 
     vg: str = ""
     ledger_id: str = ""
     clearing: Clearing = field(default_factory=Clearing)
+    pool: DiskPool | None = None
 
 
 NO_GROUP = Group()

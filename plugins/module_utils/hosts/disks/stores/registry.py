@@ -11,17 +11,19 @@ from dataclasses import replace
 
 from ....core.disks.stores.registry import DEFAULT, STORE_TYPES, type_of_record
 from ....core.disks.stores.store_type import StoreType
+from ....core.volumes.disk_pool import DiskPool
 from .group import NO_GROUP, Group
 from .store import Store
 
 
-def store_of(name: str, volume_group: str = "", ledger_id: str = "") -> Store:
+def store_of(name: str, volume_group: str = "", ledger_id: str = "", pool: DiskPool | None = None) -> Store:
     """Return the store of a type.
 
-    :raises InvalidInput: the type needs a volume group, and none is given.
+    :raises InvalidInput: the type needs a volume group or a pool, and none is given.
     """
     store_type = STORE_TYPES[name]
-    return _store(store_type, Group(store_type.checked_group(volume_group), ledger_id))
+    store_type.require_pool(pool)
+    return _store(store_type, Group(store_type.checked_group(volume_group), ledger_id, pool=pool))
 
 
 def store_of_record(record: t.Mapping[str, t.Any], given: Group = NO_GROUP) -> Store:
@@ -43,6 +45,10 @@ def _store(store_type: StoreType, group: Group) -> Store:
         from .volumes import Volumes
 
         return Volumes(store_type, group)
+    if store_type.is_shared:
+        from .rbd import Rbd
+
+        return Rbd(store_type, group)
     from .files import Files
 
     return Files(store_type, group)

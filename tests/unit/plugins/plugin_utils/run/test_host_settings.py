@@ -18,6 +18,7 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.run.host_settings
     check,
     cleanup_arguments,
     configuration,
+    disk_place,
     node_info_arguments,
     read_current_host,
 )
@@ -113,9 +114,15 @@ def test_values(column, value, read):
         ("reserved_vcpus", -1, "at least 0, got -1"),
         ("disabled", "perhaps", "must be true or false"),
         ("virt_type", "xen", "must be one of auto, kvm, qemu"),
-        ("disk_backend", "zfs", "must be one of qcow2, raw, lvm, qcow2_on_lvm, got 'zfs'"),
+        ("disk_backend", "zfs", "must be one of qcow2, raw, lvm, qcow2_on_lvm, rbd, got 'zfs'"),
         ("disk_backend", "lvm", "is lvm, and bootflow_disk_volume_group is not set"),
         ("disk_backend", "qcow2_on_lvm", "is qcow2_on_lvm, and bootflow_disk_volume_group is not set"),
+        ("disk_backend", "rbd", "is rbd, and bootflow_disk_rbd_pool is not set"),
+        ("disk_rbd_pool", "a/b", "must be the name of a pool"),
+        ("disk_rbd_user", "client.nova", "must be the name of a Ceph user without client."),
+        ("disk_rbd_monitors", "192.0.2.21", "must be a list of monitors"),
+        ("disk_rbd_fsid", "ceph", "must be the id of a cluster"),
+        ("disk_rbd_key", "secret", "must be the key of a Ceph user"),
         ("disk_volume_group", "a b", "must be a name that LVM takes"),
         ("disk_volume_group", "-x", "must be a name that LVM takes"),
         ("disk_volume_clear", "discard", "must be one of zero, shred, none"),
@@ -257,3 +264,36 @@ def test_what_shapes_guests_arrives_in_their_options():
     wrong = "bootflow_disk_cachemodes must be a mapping of file, .*, got 'file: fast'"
     with pytest.raises(InvalidInput, match=wrong):
         getattr(HOST.read({"bootflow_disk_cachemodes": {"file": "fast"}}), "disk_cachemodes")  # noqa: B009
+
+
+POOL = {
+    "bootflow_disk_backend": "rbd",
+    "bootflow_disk_rbd_pool": "vms",
+    "bootflow_disk_rbd_user": "nova",
+    "bootflow_disk_rbd_monitors": ["192.0.2.21"],
+    "bootflow_disk_rbd_fsid": "99b63e7a-b54e-45c2-9b7f-0ddc9c7c9654",
+    "bootflow_disk_rbd_key": "AQC+uwxrfXuXJxAAzXdVGMtCYdczKnlZyGYwdA==",
+}
+
+
+def test_the_pool_of_local_disks():
+    pool = cleanup_arguments(Host(**POOL))["disk_pool"]
+    assert pool == {name[len("bootflow_disk_rbd_") :]: value for name, value in POOL.items() if "_rbd_" in name} | {
+        "monitors": ["192.0.2.21:6789"]
+    }
+    assert cleanup_arguments(Host(**{**POOL, "bootflow_disk_backend": "raw"}))["disk_pool"] is None
+    (message,) = told(**{**POOL, "bootflow_disk_rbd_key": None})
+    assert "bootflow_disk_rbd_key is not set" in message
+
+
+def test_hosts_share_disks_where_cluster_and_pool_are_the_same():
+    def place(**more):
+        return disk_place(HOST.read({**POOL, **more}))
+
+    assert place() == place(bootflow_disk_rbd_monitors=["192.0.2.22"]) != place(bootflow_disk_rbd_pool="others")
+    assert place(bootflow_disk_backend="raw") == "raw"
+
+
+def test_a_wrong_key_is_not_shown():
+    (message,) = told(bootflow_disk_rbd_key="AQC+secret")
+    assert "AQC+secret" not in message

@@ -85,3 +85,21 @@ def test_the_domain_of_each_backend(variables, kind, driver, attribute, paths):
     assert disks_of(**variables) == [
         (kind, driver, {attribute: path}, dev) for path, dev in zip(paths, targets, strict=True)
     ]
+
+
+def test_disks_in_a_pool_are_reached_by_librbd():
+    fsid = "99b63e7a-b54e-45c2-9b7f-0ddc9c7c9654"
+    disks = disks_of(
+        bootflow_disk_backend="rbd",
+        bootflow_disk_rbd_pool="vms",
+        bootflow_disk_rbd_user="nova",
+        bootflow_disk_rbd_monitors=["192.0.2.21", "192.0.2.22:3300"],
+        bootflow_disk_rbd_fsid=fsid,
+        bootflow_disk_rbd_key="AQC+uwxrfXuXJxAAzXdVGMtCYdczKnlZyGYwdA==",
+    )
+    names = ["disk", "disk.eph0", "disk.swap"]
+    assert [(kind, source, dev) for kind, _driver, source, dev in disks] == [
+        ("network", {"protocol": "rbd", "name": "vms/%s_%s" % (UUID, name)}, dev)
+        for name, dev in zip(names, ["vda", "vdb", "vdc"], strict=True)
+    ]
+    assert {(driver["type"], driver["cache"]) for _kind, driver, _source, _dev in disks} == {("raw", "none")}

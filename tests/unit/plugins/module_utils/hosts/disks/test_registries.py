@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.disks.stores.registry import NAMES
 from ansible_collections.bootflow.compute.plugins.module_utils.core.errors import InvalidInput
+from ansible_collections.bootflow.compute.plugins.module_utils.core.volumes.disk_pool import DiskPool
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.arrivals.registry import arrivals_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.resizes.registry import resize_of
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores.disk_spec import DiskSpec
@@ -22,6 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.store
 )
 
 FOLDER = "/i/2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
+POOL = DiskPool("vms", ("192.0.2.1:6789",), "nova", "99b63e7a-b54e-45c2-9b7f-0ddc9c7c9654")
 GROUP = Group("vg", "ledger")
 FILE, VOLUME = {"disk": {"format": "qcow2"}}, {"disk": {"format": "lvm"}}
 HOLDER = {"disk": {"format": "qcow2_on_lvm"}}
@@ -32,8 +34,8 @@ def swap(backend: str) -> DiskSpec:
 
 
 def test_the_store_of_a_type() -> None:
-    found = {name: type(store_of(name, "vg")).__name__ for name in NAMES}
-    assert found == {"qcow2": "Files", "raw": "Files", "lvm": "Volumes", "qcow2_on_lvm": "Mounted"}
+    found = {name: type(store_of(name, "vg", pool=POOL)).__name__ for name in NAMES}
+    assert found == {"qcow2": "Files", "raw": "Files", "lvm": "Volumes", "qcow2_on_lvm": "Mounted", "rbd": "Rbd"}
 
 
 def test_the_store_of_a_record() -> None:

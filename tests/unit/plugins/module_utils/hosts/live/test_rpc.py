@@ -187,6 +187,27 @@ def test_another_definition_is_refused(found: str, by: str, word: str) -> None:
         arriving.check_cookie(COOKIE % changed, GUEST)
 
 
+def test_a_disk_in_a_pool_is_the_one_that_this_host_reaches() -> None:
+    auth = "<auth username='nova'><secret type='ceph' uuid='%s'/></auth>" % OTHER
+    source = "<source protocol='rbd' name='vms/x_disk'><host name='192.0.2.21' port='6789'/></source>"
+    here = "<disk type='network'>%s%s</disk>" % (source, auth)
+    guest = dataclasses.replace(GUEST, disks={**GUEST.disks, "vdb": LocalDisk("", "raw", shared=here)})
+    driver = "<driver name='qemu' type='raw' cache='none'/>"
+    before = DOMAIN[DOMAIN.index("<disk type='block' device='disk'>") : DOMAIN.index("<target dev='vdb'")]
+    comes = DOMAIN.replace(before, "<disk type='network' device='disk'>" + driver + source + auth)
+    arriving.check_definition(parse(comes), guest)
+    for found, by in (
+        ("vms/x_disk", "vms/y_disk"),
+        ("192.0.2.21", "192.0.2.99"),
+        ("username='nova'", "username='admin'"),
+        (auth, ""),
+        ("type='raw' cache='none'/><source protocol", "type='qcow2' cache='none'/><source protocol"),
+    ):
+        assert found in comes
+        with pytest.raises(errors.MigrationPreCheckError, match="has another source of disk vdb"):
+            arriving.check_definition(parse(comes.replace(found, by)), guest)
+
+
 def test_limits_of_a_flavor() -> None:
     """A host that drops them takes what others have."""
     more = {"cpu_quota": 20000, "cpu_period": 100000, "cpu_shares": 2048, "iotune": {"total_iops_sec": 100}}

@@ -23,6 +23,7 @@ BUSY = (
     "\n"
     "rbd: unprotecting snap failed: (16) Device or resource busy\n"
 )
+EXISTS = "rbd: image creation failed\nImporting image: 0% complete...failed.\nrbd: import failed: (17) File exists\n"
 HUNG = (
     "2026-11-29T23:58:33.835+0000 7fd2cf890380 -1 librbd::api::Image: list_images: error listing v1 images: (110) Connection timed out\n"
     "\n"
@@ -123,7 +124,9 @@ class Pool:
             self.add(image, int(words[words.index("--size") + 1][:-1]) * 1024**2)
             return None
         if verb == "import":
-            self.add(image)
+            if image in self.images:
+                return Completed(17, "", EXISTS)
+            self.add(image, os.path.getsize(words[-2]) if os.path.exists(words[-2]) else GIB)
             return None
         if verb == "clone":
             source, _at, name = words[-2][len("volumes/") :].partition("@")
@@ -194,6 +197,8 @@ class Pool:
             row["snapshots"][snapshot] = row["size"]
         elif words[1] == "unprotect" and self._clones(image, snapshot):
             return Completed(16, "", BUSY)
+        elif words[1] == "rollback":
+            row["size"] = row["snapshots"][snapshot]
         elif words[1] == "rm":
             del row["snapshots"][snapshot]
         return None
