@@ -20,7 +20,7 @@ from ...module_utils.core.settings.run import TIME_LIMITS
 from ...module_utils.flows.moves import cold_life
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds.domain_builder import blank_disk
-from ..builds.pool_disks import open_disks
+from ..builds.pool_disks import FENCED, open_disks
 from ..operations import hard_reboot
 from ..operations.cleaning import LEFT, clean_host, clear_lost, resize_arguments
 from ..run import host_settings
@@ -297,8 +297,14 @@ class ColdHosts(Stages):
         return {"outcomes": outcomes}
 
     def _bring_disks_back(self, uuids: t.Sequence[str]) -> Failed:
-        """Have disks in a pool be what they were before the move. Returns why instances failed."""
-        return open_disks(self.action, uuids, rolls_back={u: str(self.items()[u]["made_for"]) for u in uuids})
+        """Have disks in a pool be what they were before the move. Returns why instances failed.
+
+        A destination that is lost is fenced first: it may still run their guests.
+        """
+        items = self.items()
+        failed = open_disks(self.action, [u for u in uuids if items[u]["lost"]], FENCED)
+        remaining = [u for u in uuids if u not in failed]
+        return {**failed, **open_disks(self.action, remaining, rolls_back={u: items[u]["made_for"] for u in remaining})}
 
     def _start(self, uuids: t.Sequence[str]) -> tuple[Outcomes, Failed]:
         """Start guests that have all that they had."""

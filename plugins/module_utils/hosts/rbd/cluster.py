@@ -39,6 +39,8 @@ PACKAGE = "ceph-common"
 PATIENCE = 5
 #: Seconds after which a program that only asks, or changes what is not data, is killed.
 SHORT = 60.0
+#: For how long a client is fenced: five years. source: ceph-csi (blocklistTime)
+FENCE_SECONDS = "157784760"
 _ERRNO = re.compile(r"\((\d{1,3})\) ")
 _OPTIONS = ("--client_mount_timeout", str(PATIENCE), "--rados_osd_op_timeout", str(PATIENCE))
 _MIB = 1024**2
@@ -246,8 +248,11 @@ class Cluster:
         self.rbd("resize", "--no-progress", "--size", "%dM" % (-(-size // _MIB)), self.image(name))
 
     def fence(self, address: str) -> None:
-        """Have the cluster refuse a client, which has an image open, from now on."""
-        self._ceph("osd", "blocklist", "add", address)
+        """Have the cluster refuse a client, which has an image open, from now on.
+
+        By default that ends after an hour, and a guest that did not write in this time would write again. A client that starts later has another address.
+        """
+        self._ceph("osd", "blocklist", "add", address, FENCE_SECONDS)
 
 
 def no_figures(pool: str) -> BootflowError:

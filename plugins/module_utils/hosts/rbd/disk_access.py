@@ -39,30 +39,34 @@ def prepare(
         def one(wanted: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
             uuid = checked_uuid(wanted["uuid"])
             names = images.of_instance(uuid)
+            domain = find_domain(connection, uuid)
+            runs = domain is not None and is_active(domain)
             if wanted["state"] == FENCED:
-                fenced = [] if check_mode else fence(images, names)
+                # A guest that runs here was started by a killed run. Its host is not lost.
+                fenced = [] if runs else fence(images, names, check_mode)
                 return {"changed": bool(fenced), "fenced": fenced}
             if wanted["state"] == ARRIVING:
                 return {"changed": False, "fenced": []}
-            domain = find_domain(connection, uuid)
             # A guest that runs has its disks open, and starts again with the same QEMU or after its end.
-            runs = domain is not None and is_active(domain)
             if not runs:
                 images.check_closed(names)
-            mark = "" if runs or check_mode else wanted.get("rolls_back")
-            return {"changed": bool(mark and images.roll_back(uuid, mark)), "fenced": []}
+            mark = "" if runs else wanted.get("rolls_back")
+            roll_back = images.is_kept if check_mode else images.roll_back
+            return {"changed": bool(mark and roll_back(uuid, mark)), "fenced": []}
 
         outcomes = run_batch([(wanted["uuid"], wanted) for wanted in instances], one, workers=8)
     return {"changed": bool(secret["changed"]), "outcomes": outcomes}
 
 
-def fence(images: DiskImages, names: t.Sequence[str]) -> list[str]:
+def fence(images: DiskImages, names: t.Sequence[str], check_mode: bool = False) -> list[str]:
     """Have the cluster refuse all clients that have these images open, or wrote to them last. Returns their addresses.
 
     :raises DiskOpenElsewhere: one of them still has an image open.
     """
     cluster = images.cluster
     addresses = sorted({a for name in names for a in (*cluster.watchers(name), *cluster.lock_owners(name))})
+    if check_mode:
+        return addresses
     for address in addresses:
         progress.mark_changed()
         cluster.fence(address)

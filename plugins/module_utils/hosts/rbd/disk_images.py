@@ -157,6 +157,11 @@ class DiskImages:
                 if error.errno != errno.EEXIST:
                     raise
                 self._wait_for(unfinished)
+        if BASE_SNAPSHOT not in self.cluster.snapshots(name):
+            # An image with this name is complete. A host that waited too briefly removed its snapshot.
+            with contextlib.suppress(RbdFailed):  # another host makes it
+                self.cluster.rbd("snap", "create", "--no-progress", self.cluster.image(name, BASE_SNAPSHOT))
+            self.images.protect(name, BASE_SNAPSHOT)
         return name
 
     def _import(self, path: str, unfinished: str, name: str, image_id: str) -> None:
@@ -216,10 +221,14 @@ class DiskImages:
             self.cluster.rbd("snap", "create", "--no-progress", self.cluster.image(name, snapshot))
 
     def put_away(self, name: str, mark: str) -> None:
-        """Give a disk another name, so that a new one has its name until the move is confirmed or reverted. See keep_before_move()."""
+        """Give a disk another name, so that a new one has its name until the move is confirmed or reverted. See keep_before_move().
+
+        :raises DiskOpenElsewhere: a client has it open.
+        """
         names = self.cluster.names()
         if name not in names:
             return
+        self.check_closed([name])
         progress.mark_changed()
         former = _former(name, mark)
         for other in names:

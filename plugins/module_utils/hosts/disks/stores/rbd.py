@@ -22,8 +22,10 @@ from ....core.errors import (
     DiskInPool,
     InvalidDiskInfo,
     NotSupportedYet,
+    OtherCluster,
     StorageClusterFull,
     StorageClusterUnavailable,
+    VolumeBackendAPIException,
 )
 from ....core.volumes.disk_pool import DiskPool
 from ...images.images import BaseImage
@@ -121,8 +123,8 @@ class Rbd(Store):
     def facts(self, instances_path: str, growth: t.Callable[[], int]) -> dict[str, t.Any]:
         """Return the sizes of the pool, which all of its hosts share: what images of all of them may still take counts as taken.
 
-        A pool that does not answer, is full or is not counted takes no instance: its sizes are such that no request fits, ``disk_refusal`` says why,
-        and the host's other facts are reported all the same.
+        A pool that does not answer as it should, is full, is not counted or is of another cluster takes no instance: its sizes are such that no request
+        fits, ``disk_refusal`` says why, and the host's other facts are reported all the same.
         """
         pool = self.pool
         try:
@@ -135,7 +137,7 @@ class Rbd(Store):
                     )
                 total, free = amounts(*cluster.figures())
                 promised = sum(image.size for image in images_of(cluster.rows()).values())
-        except (StorageClusterUnavailable, StorageClusterFull) as error:
+        except (StorageClusterUnavailable, StorageClusterFull, OtherCluster, VolumeBackendAPIException) as error:
             return {**NO_ROOM, "disk_refusal": error.message}
         return {
             "local_gb": int(total),

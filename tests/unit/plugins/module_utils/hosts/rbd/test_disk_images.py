@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import typing as t
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.imag
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import Completed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import mark_made_for
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd import disk_access, disk_images
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.cluster import Cluster
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.cluster import FENCE_SECONDS, Cluster
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.disk_images import (
     HERE,
     DiskImages,
@@ -146,6 +147,17 @@ def test_what_a_killed_import_left_is_removed(pool: Pool, base: dict[str, BaseIm
     assert list(pool.images) == [BASE] and pool.images[BASE]["size"] == 6 * MIB
 
 
+def test_an_image_without_a_snapshot_gets_one(pool: Pool, base: dict[str, BaseImage]) -> None:
+    pool.add(BASE)
+    with opened(pool) as images:
+        assert images.base(base[IMAGE].path, IMAGE) == BASE
+        assert list(pool.images[BASE]["snapshots"]) == ["snap"]
+        assert "rbd snap protect volumes/%s@snap" % BASE in pool.lines
+        before = len(pool.lines)
+        images.base(base[IMAGE].path, IMAGE)
+    assert not [line for line in pool.lines[before:] if line.startswith(("rbd snap create", "rbd snap protect"))]
+
+
 def test_a_failure_leaves_no_disk(pool: Pool, base: dict[str, BaseImage], tmp_path: Path) -> None:
     pool.broken["rbd resize --size 2048M"] = Completed(1, "", "rbd: resize error: (5) Input/output error\n")
     with pytest.raises(errors.RbdFailed):
@@ -185,13 +197,18 @@ def test_the_sizes_of_a_pool_are_those_of_all_of_its_hosts(pool: Pool, made: Pat
     assert facts == {"local_gb": 12, "local_gb_used": 2, "disk_available_least": 9}
 
 
-@pytest.mark.parametrize("fault", ["hung", "full", "no manager"])
+@pytest.mark.parametrize("fault", ["hung", "full", "no manager", "no permission", "no JSON", "another cluster"])
 def test_a_pool_that_takes_no_instance_has_no_room_and_the_host_reports(pool: Pool, fault: str) -> None:
     if fault == "hung":
         pool.broken["rbd ls"] = Completed(110, "", HUNG)
     pool.flags = "full_quota" if fault == "full" else pool.flags
     pool.manager = fault != "no manager"
-    facts = store_of("rbd", pool=POOL).facts("/", lambda: 0)
+    if fault == "no permission":
+        pool.broken["rbd ls --long"] = Completed(1, "", "rbd: list: (1) Operation not permitted\n")
+    if fault == "no JSON":
+        pool.broken["ceph df"] = Completed(0, "Ceph is well", "")
+    fsid = OTHER if fault == "another cluster" else FSID
+    facts = store_of("rbd", pool=replace(POOL, fsid=fsid)).facts("/", lambda: 0)
     assert facts["local_gb"] == 0 and facts["disk_available_least"] < 0 and facts["disk_refusal"]
     assert NO_MANAGER["available"] is False
 
@@ -272,7 +289,7 @@ def test_a_move_leaves_the_images_and_a_revert_brings_them_back(
         pool.images[SWAP]["size"] == 128 * MIB and pool.images["%s.%s" % (SWAP, before_move(MOVE))]["size"] == 64 * MIB
     )
     assert not access("open", rolls_back="another move")["changed"]
-    assert not access("open", check_mode=True, rolls_back=MOVE)["changed"]
+    assert access("open", check_mode=True, rolls_back=MOVE)["changed"] and pool.images[ROOT]["size"] == 3 * GIB
     pool.images[ROOT]["watchers"] = ["192.0.2.7:0/1"]
     assert access("open", rolls_back=MOVE)["error"]["code"] == "DiskOpenElsewhere"
     pool.images[ROOT]["watchers"] = []
@@ -296,7 +313,11 @@ def test_a_disk_that_is_open_or_of_another_size_does_not_arrive(
     pool.images[ROOT]["watchers"] = ["192.0.2.7:0/1"]
     with pytest.raises(errors.DiskOpenElsewhere):
         arrive(made, tmp_path, {}, [])
-    pool.images[ROOT].update(watchers=[], size=GIB)
+    pool.images[ROOT]["watchers"], pool.images[SWAP]["watchers"] = [], ["192.0.2.7:0/1"]
+    with pytest.raises(errors.DiskOpenElsewhere):
+        arrive(made, tmp_path, {}, [DiskSpec("disk.swap", "swap", 128 * MIB, "rbd")])
+    assert SWAP in pool.images
+    pool.images[ROOT].update(size=GIB, snapshots={})
     with pytest.raises(errors.InvalidDiskInfo, match="has recorded"):
         arrive(made, tmp_path, {}, [])
     assert not pool.images[ROOT]["snapshots"]
@@ -377,8 +398,12 @@ def test_a_disk_that_somebody_else_has_open_is_not_given_to_a_guest(
 
 def test_a_lost_host_is_fenced(pool: Pool, made: Path, libvirt: dict[str, bool]) -> None:
     pool.images[ROOT].update(watchers=["192.0.2.7:0/1"], locks=["192.0.2.7:0/2"])
-    assert access("fenced", check_mode=True)["fenced"] == [] and not pool.fenced
+    libvirt["runs"] = True
+    assert access("fenced")["fenced"] == [] and not pool.fenced, "the guest runs here: a killed run started it"
+    libvirt["runs"] = False
+    assert len(access("fenced", check_mode=True)["fenced"]) == 2 and not pool.fenced
     assert access("fenced") == {"changed": True, "error": None, "fenced": ["192.0.2.7:0/1", "192.0.2.7:0/2"]}
     assert pool.fenced == ["192.0.2.7:0/1", "192.0.2.7:0/2"] and not pool.images[ROOT]["watchers"]
+    assert {line.split()[-1] for line in pool.lines if "blocklist" in line} == {FENCE_SECONDS}
     pool.images[ROOT]["locks"] = []
     assert access("fenced")["fenced"] == []
