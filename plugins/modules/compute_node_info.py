@@ -218,7 +218,8 @@ compute_node:
       returned: success
     stats:
       description:
-        - "Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium); C(disk_refusal): why local disks cannot be made."
+        - Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium).
+        - C(disk_pool) is the pool of the disks, and C(disk_refusal) says why none can be made.
         - With O(firewall_driver=nftables) C(firewall_driver), or why the host cannot filter ports as C(not_filtering).
       type: dict
       returned: success

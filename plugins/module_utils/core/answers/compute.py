@@ -147,8 +147,11 @@ _PROFILE: Fields = {
     ),
     "stats": Field(
         mapping(name, text()),
-        "Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium); C(disk_refusal): why local disks cannot be made."
-        " With O(firewall_driver=nftables) C(firewall_driver), or why the host cannot filter ports as C(not_filtering).",
+        (
+            "Capabilities that flavors can request by name, C(disk_backend) and, if set, C(disk_medium).",
+            "C(disk_pool) is the pool of the disks, and C(disk_refusal) says why none can be made.",
+            "With O(firewall_driver=nftables) C(firewall_driver), or why the host cannot filter ports as C(not_filtering).",
+        ),
     ),
 }
 # What many nodes share: see ledger/compute/profiles.py.

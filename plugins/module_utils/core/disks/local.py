@@ -25,6 +25,9 @@ BASE = "_base"
 _ENDING = ".raw"
 _BASE_FILE = re.compile(r"(?P<id>[A-Za-z0-9][A-Za-z0-9_-]{0,127})-[0-9a-f]{16}(?:\.raw)?\Z")
 
+#: Name, in the stats of a host, of the pool in which its guests have their disks.
+POOL_STAT = "disk_pool"
+
 
 def volume_name(uuid: str, disk: str) -> str:
     """The logical volume of an instance's disk, with Nova's name."""

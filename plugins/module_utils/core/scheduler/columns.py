@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
+from ..disks.local import POOL_STAT
 from ..instances.server_groups import ServerGroup
 from ..optional import Lazy, require
 from .host_state import HostState
@@ -129,6 +130,7 @@ class Fleet:
         self._machine_column: t.Sequence[str] | None = None
         self._machine_array: Column = None
         self._is_one_row_each: bool | None = None
+        self._pools: Groups | None = None
         self._current: dict[int, HostState] = {}
         self._dedicated: dict[int, _Dedicated] = {}  # rows whose NUMA cells or devices were taken from
         self._before: dict[int, list[_Dedicated]] = {}
@@ -286,6 +288,38 @@ class Fleet:
             self._machine_array = np.array(names, dtype=object)
         return np.flatnonzero(self._machine_array == names[row])
 
+    @property
+    def has_pools(self) -> bool:
+        """Whether a host has its disks in a pool, whose space other hosts may take, too."""
+        if self._pools is None:
+            self._pools = self.groups("disk_pool", lambda h: str(h.stats.get(POOL_STAT) or ""), ("stats",))
+        return any(self._pools.values)
+
+    def _rows_of_pool(self, row: int) -> t.Any:
+        """All rows that have their disks in the pool of this one; without a pool only this one."""
+        if not self.has_pools or self._pools is None:
+            return row
+        code = int(self._pools.codes[row])
+        return np.flatnonzero(self._pools.codes == code) if self._pools.values[code] else row
+
+    def _take_disk(self, row: int, disk_mb: int) -> None:
+        rows = self._rows_of_pool(row)
+        self.free_disk_mb[rows] -= disk_mb
+        if rows is not row:
+            self._current.clear()
+
+    def credit(self, host: str | None, disk_mb: int) -> None:
+        """Have the pool of a host as if so much more of it were free, in MiB: disks of an instance that is there stay in it when the instance moves.
+
+        Nothing where the host has no pool. A negative amount takes that back.
+        """
+        if not self.has_pools or self._pools is None:
+            return
+        for row in [row for row, name in enumerate(self.values("host")) if name == host]:
+            if self._pools.values[int(self._pools.codes[row])]:
+                self._take_disk(row, -disk_mb)
+                return
+
     def consume(self, row: int, spec: RequestSpec, sign: int = 1, limits: t.Mapping[str, t.Any] | None = None) -> None:
         """Take (``sign`` 1) or release (-1) the amounts that one instance of ``spec`` needs of a host.
 
@@ -294,7 +328,7 @@ class Fleet:
         :arg limits: the limits of the later claim: with them the same cells, devices and disks are taken as by the claim.
         """
         self.free_ram_mb[row] -= sign * spec.memory_mb
-        self.free_disk_mb[row] -= sign * 1024 * spec.disk_gb
+        self._take_disk(row, sign * 1024 * spec.disk_gb)
         self.vcpus_used[row] += sign * spec.vcpus
         self.num_instances[row] += sign
         self.num_io_ops[row] += sign
@@ -307,7 +341,7 @@ class Fleet:
     def grant(self, row: int, memory_mb: int = 0, disk_mb: int = 0, vcpus: int = 0) -> None:
         """Have a host as if so much more of it were free, in MiB and vCPUs; negative amounts take that back."""
         self.free_ram_mb[row] += memory_mb
-        self.free_disk_mb[row] += disk_mb
+        self._take_disk(row, -disk_mb)
         self.vcpus_used[row] -= vcpus
         self._current.pop(row, None)
 
@@ -331,7 +365,8 @@ class Fleet:
         if state is None:
             original = self.hosts[row]
             state = original
-            if self.num_instances[row] != original.num_instances:
+            is_taken_from = self.num_instances[row] != original.num_instances
+            if is_taken_from or (self.has_pools and int(self.free_disk_mb[row]) != original.free_disk_mb):
                 taken_gb = (original.free_disk_mb - int(self.free_disk_mb[row])) // 1024
                 least = original.disk_available_least
                 state = replace(

@@ -209,6 +209,7 @@ class Placement:
                 break
             if not filter_.per_host:
                 ranking.keep(np.asarray(filter_.evaluate(self.fleet, self.spec, ranking.rows).mask, dtype=bool))
+                last = changed if last is not None and ranking.has(changed) else None
             elif last is not None and not filter_.passes(self.fleet, self.spec, last):
                 ranking.drop(last)
                 last = None

@@ -205,6 +205,10 @@ class Ranking:
         position = int(rows.searchsorted(row))
         return position if position < len(rows) and rows.item(position) == row else None
 
+    def has(self, row: int) -> bool:
+        """Return whether a row of the fleet was not removed."""
+        return self._position(row) is not None
+
     def drop(self, row: int) -> None:
         """Remove a host that no longer passes. The order stays until update()."""
         position = self._position(row)

@@ -37,6 +37,11 @@ class DiskPool:
             checked_key(values["key"]) if values.get("key") else "",
         )
 
+    @property
+    def place(self) -> str:
+        """Return a word for the pool, the same on all hosts that reach it."""
+        return "%s/%s" % (self.fsid, self.pool)
+
     def connection(self, uuid: str, disk: str) -> dict[str, t.Any]:
         """Return the ``connection`` of a guest's disk, see core.guest.devices. :arg disk: its name"""
         return rbd_connection("%s/%s" % (self.pool, volume_name(uuid, disk)), self.monitors, self.fsid, self.user)

@@ -93,7 +93,8 @@ def claim(
                     remedy="bootflow.compute.heartbeat, or any report of the host, does it.",
                 )
             explain = replace(options, explain_failures=explained < MOST_EXPLAINED)
-            requests.append(_request_elsewhere(mover, fleet, explain, members, barred[uuid], kind, zones.get(uuid)))
+            more = (barred[uuid], kind, zones.get(uuid))
+            requests.append(_with_its_disks(mover, fleet, explain, members, *more))
         except errors.NoValidHost as e:
             explained += len(fleet)
             e.remedy = _remedy(e)
@@ -121,6 +122,18 @@ def _remedy(error: errors.NoValidHost) -> str:
     near = (error.details.get("decision") or {}).get("nearest_miss") or {}
     change = near.get("smallest_change")
     return "Smallest change: %s." % change["text"] if change else "Make room on another host, or add one."
+
+
+def _with_its_disks(mover: Mover, fleet: Fleet, *more: t.Any) -> claims.ClaimRequest:
+    """Return the claim request. Disks in a pool stay there, and take no space of it a second time on another host of the pool."""
+    row = mover.row
+    disk_mb = request_spec(row.spec, [row.uuid], None, row.project).disk_mb
+    fleet.credit(row.host, disk_mb)
+    try:
+        return _request_elsewhere(mover, fleet, *more)
+    except errors.BootflowError:
+        fleet.credit(row.host, -disk_mb)
+        raise
 
 
 def _request_elsewhere(

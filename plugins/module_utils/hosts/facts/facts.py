@@ -14,6 +14,7 @@ import typing as t
 from functools import partial
 from xml.sax.saxutils import escape, quoteattr
 
+from ...core.disks.local import POOL_STAT
 from ...core.disks.rescue import is_rescue
 from ...core.disks.stores.registry import DEFAULT
 from ...core.errors import BootflowError, InvalidInput
@@ -148,7 +149,8 @@ def compute_node(
         refusal = {"disk_refusal": str(sizes.pop("disk_refusal"))[:255]} if sizes.get("disk_refusal") else {}
         node.update(sizes)
         medium = {"disk_medium": disk_medium} if disk_medium else {}
-        node["stats"] = {"disk_backend": disk_backend, **medium, **refusal}
+        shared = {POOL_STAT: disk_pool.place[:255]} if disk_pool is not None and store.type.is_shared else {}
+        node["stats"] = {"disk_backend": disk_backend, **medium, **shared, **refusal}
         if filters_ports:
             node["stats"].update(filtering_facts())
         node["vcpus_used"] = vcpus_used(domains)

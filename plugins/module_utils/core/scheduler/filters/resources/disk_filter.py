@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ....amounts import disk
-from ...columns import Column, Fleet, Rows
+from ...columns import Column, Fleet, Rows, np
 from ...options import SchedulerOptions
 from ...request_spec import RequestSpec
 from ..base import Filter, FilterResult
@@ -20,7 +20,8 @@ from .aggregate_numbers import AggregateNumber
 class DiskFilter(Filter):
     """Passes if root, ephemeral and swap fit the physical total and total x disk_allocation_ratio - used.
 
-    Used is at least what is used on the file system (HostState.free_disk_mb).
+    Used is at least what is used on the file system (HostState.free_disk_mb). What is placed on a host whose disks are in a pool is taken from
+    all hosts of the pool.
     """
 
     name = "DiskFilter"
@@ -31,6 +32,8 @@ class DiskFilter(Filter):
         return fleet.disk_allocation_ratio
 
     def evaluate(self, fleet: Fleet, spec: RequestSpec, rows: Rows) -> FilterResult:
+        if np.ndim(rows):
+            self.per_host = not fleet.has_pools
         total = fleet.total_disk_mb[rows]
         ratio = self.ratios(fleet)[rows]
         used = total - fleet.free_disk_mb[rows]

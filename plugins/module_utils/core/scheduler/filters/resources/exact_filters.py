@@ -65,6 +65,7 @@ class ExactDiskFilter(ExactFilter):
         return spec.disk_mb
 
     def free(self, fleet: Fleet) -> Column:
+        self.per_host = not fleet.has_pools
         return fleet.free_disk_mb
 
     def limits(self, fleet: Fleet, row: int) -> dict[str, t.Any]:

@@ -420,3 +420,53 @@ def test_a_placement_goes_on_where_it_was() -> None:
     placement = Placement(fleet(), asked(), make_options(max_attempts=1))
     one_by_one = [placement.select([u])[0] for u in "12345"]
     assert one_by_one == at_once
+
+
+# --- pools --------------------------------------------------------------------------------------------------------------
+
+
+def in_pool(name, pool="cluster/vms", **more):
+    return host(name, disk_available_least=25, stats={"disk_pool": pool}, **more)
+
+
+@pytest.mark.parametrize("disk_filter", ["DiskFilter", "AggregateDiskFilter"])
+def test_hosts_of_one_pool_share_its_space(disk_filter):
+    options = {"enabled_filters": [disk_filter]}
+    fleet = Fleet([in_pool("a"), in_pool("b"), in_pool("c", pool="cluster/other")])
+    free = fleet.free_disk_mb.tolist()
+    with pytest.raises(NoValidHost) as refused:
+        place(fleet, spec(5), **options)
+    assert refused.value.details["placed"] == 4, "two in each pool"
+    assert fleet.free_disk_mb.tolist() == free
+    placed = names(place(fleet, spec(4), **options))
+    assert placed.count("c") == 2 and set(placed) <= {"a", "b", "c"}
+    assert fleet.free_disk_mb.tolist() == [5 * 1024] * 3
+    assert [fleet.host_state(row).free_disk_mb for row in range(3)] == [5 * 1024] * 3
+    with pytest.raises(NoValidHost):
+        place(fleet, spec(1), **options)
+
+
+def test_hosts_without_a_pool_share_nothing():
+    fleet = Fleet([host("a", disk_available_least=15), host("b", disk_available_least=15)])
+    assert sorted(names(place(fleet, spec(2), enabled_filters=["DiskFilter"]))) == ["a", "b"]
+    assert fleet.free_disk_mb.tolist() == [5 * 1024] * 2
+    fleet.credit("a", 1024)
+    assert fleet.free_disk_mb.tolist() == [5 * 1024] * 2
+
+
+def test_an_exact_filter_sees_what_is_left_of_the_pool():
+    fleet = Fleet([in_pool("a"), in_pool("b")])
+    flavor = Flavor("all", memory_mb=1024, vcpus=1, root_gb=25)
+    with pytest.raises(NoValidHost) as refused:
+        place(fleet, spec(2, flavor), enabled_filters=["ExactDiskFilter"])
+    assert refused.value.details["placed"] == 1
+
+
+def test_disks_that_stay_in_their_pool_are_credited_to_it():
+    fleet = Fleet([in_pool("a"), in_pool("b"), in_pool("c", pool="cluster/other")])
+    fleet.credit("a", 10 * 1024)
+    assert fleet.free_disk_mb.tolist() == [35 * 1024, 35 * 1024, 25 * 1024]
+    fleet.credit("a", -10 * 1024)
+    fleet.credit("nowhere", 1024)
+    fleet.credit(None, 1024)
+    assert fleet.free_disk_mb.tolist() == [25 * 1024] * 3

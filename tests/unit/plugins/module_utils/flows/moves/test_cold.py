@@ -308,6 +308,38 @@ def test_claims_never_exceed_a_host(world: Movers) -> None:
     )
 
 
+def report_pool(world: World, host: str, free_gb: int, place: str = "cluster/vms") -> None:
+    facts = {"hypervisor_hostname": host, "memory_mb": 4096, "local_gb": 4000, "vcpus": 500}
+    facts.update(host_uuid="", boot_id="", disk_available_least=free_gb, stats={"disk_pool": place})
+    settings = {"ram_allocation_ratio": 1.0, "disk_allocation_ratio": 1.0, "cpu_allocation_ratio": 16.0}
+    with world.ledger.write() as tx:
+        nodes.record_report(tx.for_run(world.context()), host, facts, settings)
+
+
+@pytest.mark.parametrize(
+    "flavor, free_gb, place, moves_there",
+    [
+        (None, 0, "cluster/vms", True),
+        (LARGE, 1, "cluster/vms", False),  # it grows by 2 GiB
+        (LARGE, 2, "cluster/vms", True),
+        (None, 0, "cluster/other", False),
+    ],
+)
+def test_disks_that_stay_in_their_pool_need_no_more_space_there(
+    world: Movers, flavor: t.Any, free_gb: int, place: str, moves_there: bool
+) -> None:
+    uuid = world.boot("web")
+    host = world.row(uuid).host
+    report_pool(world, host, free_gb)
+    report_pool(world, other(host), free_gb, place)
+    begun = world.set_out(uuids=[uuid], flavor=flavor)
+    assert ([m.uuid for m in begun.moving] == [uuid]) is moves_there
+    if not moves_there:
+        assert begun.failed[uuid].code == "NoValidHost" and "DiskFilter" in begun.failed[uuid].message
+        return
+    world.call(cold_life.finish, cold_life.MIGRATE, {uuid: cold_life.Result(states.RUNNING, BROKEN)})
+
+
 def test_what_cannot_move(world: Movers) -> None:
     uuid = world.boot("web")
     everything = world.everything()
