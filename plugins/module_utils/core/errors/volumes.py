@@ -241,5 +241,5 @@ class DiskInPool(Conflict):
 class OtherCluster(InvalidInput):
     """A host reaches another Ceph cluster than its settings name."""
 
-    msg_fmt = "The monitors of pool %(pool)s are those of cluster %(found)s, not of %(fsid)s."
+    msg_fmt = "The monitors of pool %(pool)s belong to cluster %(found)s, not to %(fsid)s."
     remedy = "Correct bootflow_disk_rbd_monitors or bootflow_disk_rbd_fsid of the host."

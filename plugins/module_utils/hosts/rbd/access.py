@@ -9,19 +9,17 @@ source: Ceph 16 as tried: a client watches what it has open for writing; one tha
 
 from __future__ import annotations
 
-import time
 import typing as t
 
 from ...core.errors import VolumeIsBusy, VolumeNotFound, VolumeOpenElsewhere
 from ...core.volumes.names import volume_name
-from ..os.batch import progress
 from ..os.paths import checked_uuid
+from .cluster import FENCE_SECONDS
+from .fences import clients, fence
 from .images import Images
 
 PRESENT, ABSENT = "present", "absent"
 STATES = (PRESENT, ABSENT)
-#: Seconds in which a fenced client loses what it has open.
-_FENCED = 20.0
 
 
 def ensure(images: Images, args: t.Mapping[str, t.Any], check_mode: bool = False) -> dict[str, t.Any]:
@@ -59,28 +57,23 @@ def _fence(images: Images, name: str, users: int, check_mode: bool) -> dict[str,
 
     :raises VolumeIsBusy: other guests have it, too, and which of the addresses are theirs is not known.
     """
-    watchers = sorted({*images.cluster.watchers(name), *images.cluster.lock_owners(name)})
-    if not watchers:
+    cluster = images.cluster
+    addresses = clients(cluster, [name])
+    if not addresses:
         return _result(name, [])
     if users:
         raise VolumeIsBusy(
-            message="%s is open at %s, by the lost host and %d other guests" % (name, ", ".join(watchers), users),
-            remedy="Fence the addresses of the lost host: ceph osd blocklist add ADDRESS. Then run the playbook again.",
+            message="%s is open at %s, by the lost host and %d other guests" % (name, ", ".join(addresses), users),
+            remedy="Fence the addresses of the lost host: ceph osd blocklist add ADDRESS %s. Then run the playbook again."
+            % FENCE_SECONDS,
         )
-    if not check_mode:
-        progress.mark_changed()
-        for address in watchers:
-            images.cluster.fence(address)
-        end = time.monotonic() + _FENCED
-        while images.cluster.watchers(name) and time.monotonic() < end:
-            time.sleep(0.5)
-        remaining = images.cluster.watchers(name)
-        if remaining:
-            raise VolumeIsBusy(
-                message="%s is open at %s, which was fenced" % (name, ", ".join(remaining)),
-                remedy="Run the playbook again.",
-            )
-    return {**_result(name, []), "changed": True, "fenced": watchers}
+    remaining = {} if check_mode else fence(cluster, [name], addresses)
+    if remaining:
+        raise VolumeIsBusy(
+            message="%s is open at %s, which was fenced" % (name, ", ".join(remaining[name])),
+            remedy="Run the playbook again.",
+        )
+    return {**_result(name, []), "changed": True, "fenced": addresses}
 
 
 def _result(name: str, watchers: t.Sequence[str]) -> dict[str, t.Any]:

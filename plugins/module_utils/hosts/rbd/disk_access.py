@@ -6,21 +6,19 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 
 from ...core.errors import DiskOpenElsewhere
 from ...core.volumes.disk_pool import DiskPool
 from ..libvirt.running import find_domain, is_active
-from ..os.batch import progress, run_batch
+from ..os.batch import run_batch
 from ..os.paths import checked_uuid
 from .disk_images import DiskImages, disk_images
+from .fences import clients, fence
 from .secrets import set_secret
 
 OPEN, ARRIVING, FENCED = "open", "arriving", "fenced"
 STATES = (OPEN, ARRIVING, FENCED)
-#: Seconds in which a fenced client loses what it has open.
-_FENCED = 20.0
 
 
 def prepare(
@@ -43,7 +41,7 @@ def prepare(
             runs = domain is not None and is_active(domain)
             if wanted["state"] == FENCED:
                 # A guest that runs here was started by a killed run. Its host is not lost.
-                fenced = [] if runs else fence(images, names, check_mode)
+                fenced = [] if runs else _fence(images, names, check_mode)
                 return {"changed": bool(fenced), "fenced": fenced}
             if wanted["state"] == ARRIVING:
                 return {"changed": False, "fenced": []}
@@ -58,26 +56,13 @@ def prepare(
     return {"changed": bool(secret["changed"]), "outcomes": outcomes}
 
 
-def fence(images: DiskImages, names: t.Sequence[str], check_mode: bool = False) -> list[str]:
-    """Have the cluster refuse all clients that have these images open, or wrote to them last. Returns their addresses.
-
-    :raises DiskOpenElsewhere: one of them still has an image open.
-    """
+def _fence(images: DiskImages, names: t.Sequence[str], check_mode: bool) -> list[str]:
+    """Have the cluster refuse the clients of these images. Returns their addresses. :raises DiskOpenElsewhere: an image stays open"""
     cluster = images.cluster
-    addresses = sorted({a for name in names for a in (*cluster.watchers(name), *cluster.lock_owners(name))})
-    if check_mode:
-        return addresses
-    for address in addresses:
-        progress.mark_changed()
-        cluster.fence(address)
-    end = time.monotonic() + _FENCED
-    for name in names if addresses else ():
-        while cluster.watchers(name):
-            if time.monotonic() > end:
-                raise DiskOpenElsewhere(
-                    disk=cluster.image(name),
-                    watchers=", ".join(cluster.watchers(name)),
-                    remedy="Run the playbook again.",
-                )
-            time.sleep(0.5)
+    addresses = clients(cluster, names)
+    remaining = {} if check_mode else fence(cluster, names, addresses)
+    for name, watchers in remaining.items():
+        raise DiskOpenElsewhere(
+            disk=cluster.image(name), watchers=", ".join(watchers), remedy="Run the playbook again."
+        )
     return addresses

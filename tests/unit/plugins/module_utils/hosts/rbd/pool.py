@@ -48,6 +48,7 @@ class Pool:
         self.manager = True
         self.keeps = False  # rm says that an image is not found, and removes nothing
         self.fenced: list[str] = []
+        self.unfenced = False  # clients that are fenced have images open still
         self.lines: list[str] = []
         self.key_files: list[tuple[str, int, int]] = []
 
@@ -111,7 +112,7 @@ class Pool:
         assert words[:3] == ["osd", "blocklist", "add"], words
         self.fenced.append(words[3])
         for image in self.images.values():
-            image["watchers"] = [address for address in image["watchers"] if address != words[3]]
+            image["watchers"] = [a for a in image["watchers"] if a != words[3] or self.unfenced]
         return None
 
     def _rbd(self, words: list[str]) -> t.Any:

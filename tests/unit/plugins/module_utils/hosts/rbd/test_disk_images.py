@@ -33,7 +33,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.store
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.images.images import BaseImage
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import Completed
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import mark_made_for
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd import disk_access, disk_images
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd import disk_access, disk_images, fences
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.cluster import FENCE_SECONDS, Cluster
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.disk_images import (
     HERE,
@@ -396,7 +396,9 @@ def test_a_disk_that_somebody_else_has_open_is_not_given_to_a_guest(
     assert not access("open")["error"]
 
 
-def test_a_lost_host_is_fenced(pool: Pool, made: Path, libvirt: dict[str, bool]) -> None:
+def test_a_lost_host_is_fenced(
+    pool: Pool, made: Path, libvirt: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pool.images[ROOT].update(watchers=["192.0.2.7:0/1"], locks=["192.0.2.7:0/2"])
     libvirt["runs"] = True
     assert access("fenced")["fenced"] == [] and not pool.fenced, "the guest runs here: a killed run started it"
@@ -407,3 +409,7 @@ def test_a_lost_host_is_fenced(pool: Pool, made: Path, libvirt: dict[str, bool])
     assert {line.split()[-1] for line in pool.lines if "blocklist" in line} == {FENCE_SECONDS}
     pool.images[ROOT]["locks"] = []
     assert access("fenced")["fenced"] == []
+    pool.images[ROOT]["watchers"] = ["192.0.2.7:0/3"]
+    pool.unfenced = True
+    monkeypatch.setattr(fences, "_PATIENCE", 0)
+    assert access("fenced")["error"]["code"] == "DiskOpenElsewhere"

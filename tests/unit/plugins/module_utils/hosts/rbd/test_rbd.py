@@ -14,8 +14,12 @@ import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.command import TIMED_OUT, Completed
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd import access, pool_facts, volume_batch
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.cluster import Cluster, full_reason
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd import access, fences, pool_facts, volume_batch
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.cluster import (
+    FENCE_SECONDS,
+    Cluster,
+    full_reason,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.images import MAX_CLONE_DEPTH, Images
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.plan import depth, images_of, plan
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.rbd.pool_facts import amounts, pools_facts
@@ -382,10 +386,18 @@ def test_a_volume_is_not_taken_from_a_guest_that_has_it_open(pool: Pool, cluster
     assert pool.fenced == []
 
 
-def test_a_lost_host_is_fenced_also_if_only_its_lock_is_left(pool: Pool, cluster: Cluster) -> None:
+def test_a_lost_host_is_fenced_also_if_only_its_lock_is_left(
+    pool: Pool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pool.add("volume-" + A, watchers=["192.0.2.9:0/1"], locks=["192.0.2.9:0/1", "192.0.2.9:0/2"])
     assert ensure(cluster, state="absent", force=True)["fenced"] == ["192.0.2.9:0/1", "192.0.2.9:0/2"]
     assert pool.fenced == ["192.0.2.9:0/1", "192.0.2.9:0/2"]
+    assert {line.split()[-1] for line in pool.lines if "blocklist" in line} == {FENCE_SECONDS}
     pool.images["volume-" + A]["watchers"] = ["192.0.2.7:0/1", "192.0.2.8:0/1"]
-    with pytest.raises(errors.VolumeIsBusy, match="other guests"):
+    with pytest.raises(errors.VolumeIsBusy, match="other guests") as refused:
         ensure(cluster, state="absent", force=True, users=1)
+    assert FENCE_SECONDS in str(refused.value.remedy)
+    pool.unfenced = True
+    monkeypatch.setattr(fences, "_PATIENCE", 0)
+    with pytest.raises(errors.VolumeIsBusy, match="192.0.2.7:0/1, 192.0.2.8:0/1, which was fenced"):
+        ensure(cluster, state="absent", force=True)
