@@ -25,6 +25,7 @@ from test_operations import READY, operate, wait_ready
 POOL = "vms"
 GIB = 1024**3
 GROWN = {"name": "grown", "vcpus": 1, "memory_mb": 192, "root_gb": 2, "swap": 64}
+HALF = {"name": "half", "vcpus": 1, "memory_mb": 192, "root_gb": 6}  # more than half of the pool
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ class DisksFlow(CephFlow):
             bootflow_disk_rbd_monitors=ceph.monitors,
             bootflow_disk_rbd_fsid=ceph.fsid,
             bootflow_disk_rbd_key=key,
-            bootflow_flavors=[*FLAVORS, GROWN],
+            bootflow_flavors=[*FLAVORS, GROWN, HALF],
         )
 
     def disk(self, name: str = "web", disk: str = "disk") -> str:
@@ -175,18 +176,23 @@ def test_a_guest_is_resized_on_its_host_and_back(still: DisksFlow) -> None:
     operate(still, "resize", "web", bootflow_resize_flavor="grown", **here)
     operate(still, "confirm_resize", "web")
     assert still.bytes_of(still.disk()) == 2 * GIB and still.snapshots(still.disk()) == []
+    refused = still.run("resize", bootflow_names=["web"], bootflow_resize_flavor="tiny", **here)
+    assert refused.returncode and "CannotResizeDisk" in refused.output, refused.output
+    assert still.bytes_of(still.disk()) == 2 * GIB and len(still.open_at(still.disk())) == 1
     still.delete("web")
     assert still.disks() == []
 
 
 @pytest.mark.long
 def test_a_guest_goes_over_while_it_runs_and_nothing_is_copied(linux: DisksFlow) -> None:
-    linux.boot(on("compute1"), **READY)
+    linux.boot(on("compute1", flavor="full"), **READY)
     (watcher,) = linux.open_at(linux.disk())
+    disks = linux.disks()
+    assert len(disks) == 3
     operate(linux, "live_migrate", "web")
     assert linux.instances()["web"]["host"] != "compute1"
     (now,) = linux.open_at(linux.disk())
-    assert now != watcher and linux.disks() == [linux.disk()]
+    assert now != watcher and linux.disks() == disks
     operate(linux, "reboot", "web", **READY)
     wait_ready(linux, "web")
 
@@ -206,7 +212,9 @@ def test_a_guest_is_rebuilt_and_rescued(linux: DisksFlow) -> None:
 
 @pytest.mark.long
 def test_an_evacuated_guest_keeps_its_disk_and_the_lost_host_is_fenced(split: DisksFlow) -> None:
-    split.boot(on("compute1"))
+    split.boot(on("compute1", flavor="full"))
+    disks = split.disks()
+    assert len(disks) == 3
     subprocess.run(
         ["rbd", "image-meta", "set", "%s/%s" % (POOL, split.disk()), "of", "the first host"],
         env=split.ceph.environment,
@@ -225,15 +233,69 @@ def test_an_evacuated_guest_keeps_its_disk_and_the_lost_host_is_fenced(split: Di
     split.lab.host("compute1").restore()
     split.must("host", bootflow_host=["compute1"], bootflow_host_state="enabled")
     split.must("heartbeat")
-    assert split.disks() == [split.disk()] and len(split.open_at(split.disk())) == 1
+    assert split.disks() == disks and len(split.open_at(split.disk())) == 1
+    operate(split, "reboot", "web", bootflow_reboot_type="HARD")
+    split.delete("web")
+    assert split.disks() == []
 
 
 @pytest.mark.long
-def test_what_cannot_be_done_is_refused_before_anything_is_touched(still: DisksFlow) -> None:
+def test_an_instance_whose_host_is_lost_keeps_its_disks_until_the_host_can_delete_them(split: DisksFlow) -> None:
+    split.boot(on("compute1"))
+    disks = split.disks()
+    split.lab.host("compute1").fail("network")  # its guest runs on
+    split.must("host", bootflow_host=["compute1"], bootflow_host_state="forced_down")
+    assert split.run("delete", bootflow_names=["web"]).returncode
+    assert split.disks() == disks and split.instances()["web"]["task_state"] == "deleting"
+    split.lab.host("compute1").restore()
+    split.must("host", bootflow_host=["compute1"], bootflow_host_state="enabled")
+    split.delete("web")
+    assert split.disks() == [] and "web" not in split.instances()
+
+
+@pytest.mark.long
+def test_guests_of_one_run_share_the_space_of_the_pool_and_a_move_takes_none(still: DisksFlow) -> None:
+    refused = still.run("boot", bootflow_instances=[entry("many", flavor="half", min_count=2)])
+    assert refused.returncode and "There is room for 1 of the 2 instances" in refused.output, refused.output
+    assert still.disks() == []
+    still.boot(entry("web", flavor="half"))
+    still.must("heartbeat")
+    operate(still, "stop", "web", bootflow_shutdown_timeout=1)  # so that nothing has its disk open
+    host = still.instances()["web"]["host"]
+    operate(still, "migrate", "web")
+    assert still.instances()["web"]["host"] != host
+    operate(still, "confirm_resize", "web")
+    assert still.disks() == [still.disk()] and still.snapshots(still.disk()) == []
+    still.delete("web", "many-1", "many-2")
+
+
+@pytest.mark.long
+def test_a_disk_with_a_snapshot_of_another_program_is_kept(still: DisksFlow) -> None:
+    still.boot(on("compute1"))
+    place = "%s/%s" % (POOL, still.disk())
+    still.ceph.sh("rbd", "snap", "create", "--no-progress", place + "@theirs")
+    still.ceph.sh("rbd", "snap", "protect", place + "@theirs")
+    still.ceph.sh("rbd", "clone", place + "@theirs", "%s/child" % POOL)
+    refused = still.run("delete", bootflow_names=["web"])
+    assert refused.returncode and "theirs" in refused.output, refused.output
+    disk = next(name for name in still.disks() if name != "child")
+    still.ceph.sh("rbd", "rm", "--no-progress", "%s/child" % POOL)
+    still.ceph.sh("rbd", "snap", "unprotect", "%s/%s@theirs" % (POOL, disk))
+    still.ceph.sh("rbd", "snap", "rm", "--no-progress", "%s/%s@theirs" % (POOL, disk))
+    still.delete("web")
+    assert still.disks() == []
+
+
+@pytest.mark.long
+def test_what_cannot_be_done_is_refused_before_anything_is_touched(still: DisksFlow, tmp_path: Path) -> None:
+    still.variables["bootflow_image_stores"] = [{"name": "here", "path": str(tmp_path / "store")}]
     still.boot(on("compute1"))
     for playbook, more in (
         ("snapshot", {"bootflow_snapshot_name": "monday"}),
-        ("backup", {"bootflow_backup_name": "b", "bootflow_backup_type": "daily", "bootflow_backup_rotation": 1}),
+        (
+            "create_backup",
+            {"bootflow_backup_name": "b", "bootflow_backup_type": "daily", "bootflow_backup_rotation": 1},
+        ),
         ("incremental_backup", {}),
         ("shelve", {}),
     ):
