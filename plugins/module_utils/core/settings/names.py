@@ -79,7 +79,8 @@ RESULTS = frozenset(
     PREFIX + name
     for name in (
         "admin_passwords", "applied", "apply_begun", "apply_followed", "apply_resized", "audited", "booted",
-        "confirmed", "drain_begun", "drain_moved", "drained", "go_on", "history", "hosts_listed", "image_cache", "image_hosts",
+        "confirmed", "drain_begun", "drain_moved", "drained", "filtered", "filters_alone", "filters_needed", "go_on",
+        "history", "hosts_listed", "image_cache", "image_hosts",
         "image_lacking", "listed", "live_again_needed", "live_needed", "live_round", "needed", "next", "report_needed",
         "report_phase", "round", "round_needed", "shown", "volumes_listed", "watched", "whatif",
     )
