@@ -11,7 +11,7 @@ import typing as t
 
 from ..module_utils.core import errors
 from ..module_utils.ledger.networks import filter_marks
-from ..plugin_utils.run.firewall import port_filters
+from ..plugin_utils.run.firewall import filter_handover, port_filters
 from ..plugin_utils.run.inventory_hosts import reachable
 from ..plugin_utils.run.ledger_action import LedgerAction
 from ..plugin_utils.run.stage_results import shown
@@ -19,19 +19,26 @@ from ..plugin_utils.run.stage_results import shown
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "phase": {"type": "str", "choices": ["begin", "work"], "default": "begin"},
+        "phase": {"type": "str", "choices": ["begin", "work", "end"], "default": "begin"},
         "only_due": {"type": "bool", "default": False},
     }
 
     def act(self) -> dict[str, t.Any]:
-        return self._begin() if self.options["phase"] == "begin" else self._work()
+        return {"begin": self._begin, "work": self._work, "end": self._end}[self.options["phase"]]()
 
     def _begin(self) -> dict[str, t.Any]:
         if self.check_mode and self.options["only_due"]:
             return {"changed": False, "compute": []}  # the changes that hosts would be due for are not in the ledger
         with contextlib.closing(self.open_ledger()) as ledger:
             hosts = ledger.inspect(filter_marks.due if self.options["only_due"] else filter_marks.hosts_with_filters)
-        return {"changed": False, "compute": reachable(self, hosts)}
+        compute = reachable(self, hosts)
+        filter_handover.collect(self)
+        filter_handover.give(self, compute)
+        return {"changed": False, "compute": compute}
+
+    def _end(self) -> dict[str, t.Any]:
+        filter_handover.collect(self)
+        return {"changed": False}
 
     def _work(self) -> dict[str, t.Any]:
         host = self.task_vars["inventory_hostname"]

@@ -25,8 +25,9 @@ options:
     description:
       - V(begin) on the controller lists the hosts with ports.
       - V(work) on each of them brings its filters, with C(bootflow_firewall_driver=nftables) of that host.
+      - V(end) on the controller confirms in the ledger what the hosts filter by.
     type: str
-    choices: [begin, work]
+    choices: [begin, work, end]
     default: begin
   only_due:
     description:

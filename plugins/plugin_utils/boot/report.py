@@ -18,6 +18,7 @@ from ...module_utils.ledger.database import Ledger
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds import handover, passwords
 from ..run import host_settings, tables
+from ..run.firewall import filter_handover
 from ..run.inventory_hosts import reachable
 from ..run.ledger_action import LedgerAction
 from ..run.playbooks import playbook_of_this_run
@@ -63,6 +64,7 @@ class BootReport:
         """Run the stage that the task is for. Returns the result of the task."""
         if self.action.check_mode:
             return {"changed": False, "skipped": True, "msg": "The plan was shown by boot_schedule."}
+        filter_handover.collect(self.action)
         ledger = self.action.open_ledger()
         to_clean = handover.collect(self.action, ledger)
         untaken = handover.untaken(self.action)

@@ -21,6 +21,7 @@ from ...module_utils.ledger.storage import attachments, backends, volumes
 from ..builds import handover
 from ..relay import boot_images, large_images
 from ..run import host_settings
+from ..run.firewall import filter_handover
 from ..run.ledger_action import LedgerAction
 from ..run.stage_results import CONTROLLER, StageResults
 from ..settings import host_reports, scheduler_settings, storage_settings
@@ -37,6 +38,8 @@ class BootSchedule:
 
     def run(self) -> Result:
         """Run the stage that the task is for. Returns the result of the task."""
+        if not self.action.check_mode:
+            filter_handover.collect(self.action)
         if self.options["phase"] == "refresh":
             return self._in_boot(self._refresh())
         if not self.action.check_mode:
@@ -156,6 +159,7 @@ class BootSchedule:
         begun, waiting = ledger.transact(builds.begin_each, reachable) if reachable else ({}, ())
         # After the first round a task writes at once, and removes at once what was deleted meanwhile: no report follows.
         handover.give(self.action, begun, waiting, later=self.options["round"] == 1)
+        filter_handover.give(self.action, {*begun, *waiting})
         images = boot_images.begin(self.action, begun, self.options["images"])
         return {"compute": reachable, "images": images, "lacking": str(large_images.lacking_file(self.action))}
 

@@ -45,6 +45,7 @@ class InterfaceOperation(Stages):
         self.operation = operation
         self.called, self.event = operation.called, ""
         self.attaches = operation is interfaces.ATTACH
+        self.starts = {self.begins: "compute"} if self.attaches else {}
 
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
         return {"begin": self._begin, "finish": self._finish}

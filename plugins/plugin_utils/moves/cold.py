@@ -55,6 +55,7 @@ class ColdMove(ColdHosts):
         super().__init__(action, family)
         self.operation = OPERATION[self.options["operation"]]
         self.reverts = self.operation is cold_life.REVERT
+        self.starts = {"back": "compute"} if self.reverts else {"switch": "compute", "back": "compute"}
         self.called = self.event = self.operation.name
 
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:

@@ -48,6 +48,7 @@ class Evacuation(Stages):
 
     called = event = evacuate_life.EVACUATE.name
     answered_by = {"build": "destination"}
+    starts = {"begin": "compute"}
 
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
         return {"check": self._check, "begin": self._begin, "finish": self._finish}

@@ -43,6 +43,7 @@ class LiveMigration(LiveHosts):
     """All stages."""
 
     replaces = {"again": "begin"}
+    starts = {"begin": "destinations", "again": "destinations"}
 
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
         return {

@@ -30,6 +30,8 @@ from .work import Items, Work, uuids_of
 class HardReboot(Work):
     """Restarts guests by domains that are written again from the ledger."""
 
+    starts_any = True
+
     def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
         return reboot(self.action, uuids_of(items), fresh=fresh)
 

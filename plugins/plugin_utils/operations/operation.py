@@ -62,6 +62,7 @@ class InstanceOperation(Stages):
         self.operation = operation
         self.called, self.event = operation.called, operation.name
         self.keeps_lease = not action.check_mode
+        self.starts = {self.begins: "compute"} if self.work.starts_any else {}
 
     @functools.cached_property
     def work(self) -> Work:

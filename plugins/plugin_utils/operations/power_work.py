@@ -10,6 +10,7 @@ import typing as t
 
 from ...module_utils.core.instances.operation_outcomes import Answers
 from ..run import host_settings
+from ..run.firewall.port_filters import STARTING
 from ..run.ledger_action import LedgerAction
 from ..run.results import item_errors
 from .work import Items, Problems, Work, uuids_of
@@ -24,6 +25,7 @@ class PowerWork(Work):
         super().__init__(action)
         self.state = state
         self.starts_guests = starts_guests
+        self.starts_any = state in STARTING
         self.connects_volumes = connects_volumes
 
     def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, Problems]:

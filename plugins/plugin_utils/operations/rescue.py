@@ -55,6 +55,7 @@ PURPOSE = "rescue"  # of a password
 class Rescue(Work):
     """Has guests boot a rescue image."""
 
+    starts_any = True
     image_variable = "bootflow_rescue_image_ref"
     password_suffix = ".rescue"
 
@@ -75,6 +76,8 @@ class Rescue(Work):
 
 class Unrescue(Work):
     """Gives rescued guests their own definitions back."""
+
+    starts_any = True
 
     def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
         return unrescue(self.action, uuids_of(items))

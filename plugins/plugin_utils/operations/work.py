@@ -28,6 +28,7 @@ class Work:
     #: Whether it sets the power state of guests that keep their domains. Any other work defines domains, or leaves power states alone.
     sets_power = False
     starts_guests = False  # by setting their power state
+    starts_any = False  # its hosts may start guests, by whatever means
     connects_volumes = False  # the guests' volumes are connected to the host first
     reads_disks = False  # it reads or exchanges local disks, as it cannot where they are in a pool of Ceph
     settles = False  # it has settle_snapshots(), where storage hosts work for it

@@ -20,6 +20,7 @@ from ...module_utils.core.instances.verdicts.answer import Answer, silence
 from ...module_utils.ledger.compute import history
 from ...module_utils.ledger.db.transaction import Transaction
 from . import tables
+from .firewall import filter_handover
 from .lease import lease_kept
 from .ledger_action import RUN_SECRET, LedgerAction
 from .results import outcome
@@ -48,6 +49,8 @@ class Stages:
     #: Stage of hosts -> the field of an item that names the host that answers in it.
     answered_by: t.Mapping[str, str] = {}
     rehearses_on_hosts = False  # hosts are asked in check mode, too
+    #: Stage of the controller -> the field of its result with the hosts that may start guests, or plug interfaces in, before its next stage.
+    starts: t.Mapping[str, str] = {}
     keeps_lease = True  # hosts work on what the run owns in the ledger
 
     def __init__(self, action: LedgerAction, family: str):
@@ -78,11 +81,14 @@ class Stages:
         return shown({"changed": True, **done})
 
     def _run_on_controller(self, stage: str, work: t.Callable[[], Result]) -> Result:
+        filter_handover.collect(self.action)
         if stage == self.begins:
             done = self.results.begin(stage, work)
         else:
             done = work()
             self.results.leave(self.replaces.get(stage, stage), CONTROLLER, done)
+        if stage in self.starts:
+            filter_handover.give(self.action, done.get(self.starts[stage]) or ())
         return done if stage in self.returns else shown(done)
 
     # --- results of earlier stages --------------------------------------------------------------------------------------

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ..db.locks import insert_new
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
+from ..fast import bulk
 from ..schema.security_tables import port_filter_revisions
 from ..schema.tables import ports
 from . import security_groups
+from .port_filters import count, lock_numbers
 
 
 def mark(tx: Transaction, hosts: t.Iterable[str]) -> None:
     """Note that these hosts are due for a document."""
-    c = port_filter_revisions.c
-    for host in sorted(set(hosts)):
-        insert_new(tx, port_filter_revisions, host=host, revision=0)
-        tx.execute(port_filter_revisions.update().where(c.host == host).values(revision=c.revision + 1))
+    due_hosts = set(hosts)
+    if due_hosts:
+        count(tx, due_hosts)
 
 
 def mark_members(tx: Transaction, port_ids: t.Collection[str]) -> None:
@@ -40,10 +40,37 @@ def hosts_of_members(tx: Transaction, port_ids: t.Collection[str]) -> list[str]:
     return sorted(own | security_groups.hosts_with(tx, security_groups.naming(tx, groups)))
 
 
-def confirm(tx: Transaction, host: str, revision: int) -> None:
-    """Note that the host has the document of this number."""
+def confirm(tx: Transaction, revisions: t.Mapping[str, int]) -> None:
+    """Note that hosts have documents. :arg revisions: host -> the number of its document"""
     c = port_filter_revisions.c
-    tx.execute(port_filter_revisions.update().where(c.host == host, c.applied < revision).values(applied=revision))
+    lock_numbers(tx, revisions)
+    for revision, hosts in _by_number(revisions).items():
+        tx.execute(
+            port_filter_revisions.update().where(_among(tx, hosts), c.applied < revision).values(applied=revision)
+        )
+
+
+def give_back(tx: Transaction, revisions: t.Mapping[str, int]) -> None:
+    """Note that documents were numbered and not brought: a host that was not due before, and is as it was, is not due for that.
+
+    :arg revisions: host -> the number of the document
+    """
+    c = port_filter_revisions.c
+    lock_numbers(tx, revisions)
+    for revision, hosts in _by_number(revisions).items():
+        unchanged = (c.revision == revision, c.applied == revision - 1, c.applied > 0)  # 0: it never had one
+        tx.execute(port_filter_revisions.update().where(_among(tx, hosts), *unchanged).values(applied=revision))
+
+
+def _by_number(revisions: t.Mapping[str, int]) -> dict[int, list[str]]:
+    hosts: dict[int, list[str]] = {}
+    for host in sorted(revisions):
+        hosts.setdefault(revisions[host], []).append(host)
+    return hosts
+
+
+def _among(tx: Transaction, hosts: t.Sequence[str]) -> sa.ColumnElement[bool]:
+    return bulk.among(tx, port_filter_revisions.c.host, hosts)
 
 
 def catch_up(tx: Transaction, host: str, revision: int) -> bool:

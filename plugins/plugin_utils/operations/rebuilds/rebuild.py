@@ -52,6 +52,7 @@ _VARIABLES = {
 class Rebuild(Work):
     """Makes guests again on their hosts, from an image."""
 
+    starts_any = True
     image_variable = "bootflow_rebuild_image"
 
     def __init__(self, action: LedgerAction):

@@ -47,6 +47,7 @@ BACKUP_MODULE = "instance_backup_image"
 class Revert(Work):
     """Has root disks go back to images."""
 
+    starts_any = True
     reads_disks = True
 
     image_variable = reverts.VARIABLE

@@ -56,6 +56,7 @@ CLEANED = "cleaned"
 class Unshelve(Work):
     """Starts or builds the guests."""
 
+    starts_any = True
     connects_volumes = True
 
     # --- begin --------------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from ....module_utils.core.firewall.driver import NFTABLES
 from ....module_utils.core.settings.hosts import FIREWALL
 from ....module_utils.ledger.db.transaction import Transaction
 from .. import host_settings
+from ..stage_results import Ports
+from . import filter_handover
 
 Arguments = t.Mapping[str, t.Any]
 Result = t.TypeVar("Result")
@@ -24,6 +26,10 @@ class OnFilteredHost(host_settings.OnHostOfLedger, t.Protocol):
     """An action whose current host may filter ports."""
 
     check_mode: bool
+
+    @property
+    def ports(self) -> Ports:
+        """The folder of the run."""
 
     def write(self, function: t.Callable[[Transaction], Result]) -> Result:
         """Run a function in a transaction; in check mode, roll it back."""
@@ -49,18 +55,27 @@ def before(action: OnFilteredHost, module: str, arguments: Arguments) -> None:
 def apply(action: OnFilteredHost) -> dict[str, t.Any]:
     """Have the current host filter as the ledger says; in check mode, ask what it would change. Returns the answer of the module.
 
+    A document that the controller's task handed over is as new as the ports that this task works for. Without one, or where another run gave
+    the host a newer one, the ledger is asked.
+
     :raises BootflowError: the host cannot
     """
     from ....module_utils.flows.networks.port_filters import port_filters_of  # only where hosts filter
     from ....module_utils.ledger.networks import filter_marks
 
     host = action.task_vars["inventory_hostname"]
+    given = None if action.check_mode else filter_handover.find(action, host)
+    if given is not None:
+        answer = action.run_module("port_filters", given)
+        if not answer["superseded"]:
+            filter_handover.leave(action, host, answer["revision"])
+            return answer
 
     def push() -> dict[str, t.Any]:
         document = action.write(lambda tx: port_filters_of(tx, [host]))[host]
         answer = action.run_module("port_filters", {"document": document, "ledger_id": action.ledger_id()})
         if not (answer["superseded"] or action.check_mode):
-            action.write(lambda tx: filter_marks.confirm(tx, host, document["revision"]))
+            action.write(lambda tx: filter_marks.confirm(tx, {host: document["revision"]}))
         return answer
 
     answer = push()
@@ -74,7 +89,7 @@ def apply(action: OnFilteredHost) -> dict[str, t.Any]:
 def may_start(module: str, arguments: Arguments) -> bool:
     """Whether a module may start a guest on its host, or plug an interface in."""
     if module == "domain_power":
-        return arguments.get("state") in _STARTING
+        return arguments.get("state") in STARTING
     if module == "domain_migration":
         return arguments.get("step") == "prepare"
     if module == "domain_interface":
@@ -83,6 +98,6 @@ def may_start(module: str, arguments: Arguments) -> bool:
 
 
 #: States that a guest which is off may be started for.
-_STARTING = ("running", "rebooted", "unpaused")
+STARTING = ("running", "rebooted", "unpaused")
 #: Modules that always may.
 STARTERS = ("domain", "instance_build", "domain_rescue", "instance_disks_revert")

@@ -16,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.action import boot_accept, boo
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import power_states
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import history
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.networks import filter_marks
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.plugins.plugin_utils.builds import build_work, handover
 from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import LedgerAction
@@ -29,6 +30,11 @@ HOSTS = ("h1", "h2", "h3")
 IMAGE = {"name": "tiny", "disk_format": "qcow2", "allow_unverified": True, "url": "http://x.example/tiny.qcow2"}
 STAGES = ("networking", "block_device_mapping", "spawning")
 FULL = errors.DiskFull(host="h", path="/", reason="full").as_dict()
+
+
+def _filtered(arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    revision = arguments["document"]["revision"]
+    return {"changed": True, "superseded": False, "revision": revision, "present": [], "diff": {}}
 
 
 class Boot:
@@ -106,10 +112,12 @@ def test_an_instance_keeps_the_machine_type_of_its_boot(
     assert {world.row(uuid).machine_type for uuid in boot.uuids} == {kept}
 
 
+@pytest.mark.parametrize("driver", ["noop", "nftables"])
 def test_hosts_are_given_their_builds_and_the_controller_writes_what_they_did(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, driver: str
 ) -> None:
-    boot = Boot(world)
+    boot = Boot(world, bootflow_firewall_driver=driver)
+    boot.answers["port_filters"] = _filtered
     hosts = boot.schedule()
     assert sorted(hosts) == sorted(HOSTS) and boot.states() == {("building", "networking")}
 
@@ -120,11 +128,13 @@ def test_hosts_are_given_their_builds_and_the_controller_writes_what_they_did(
         patched.setattr(WorldPorts, "open_ledger", no_ledger)
         for host in hosts:
             assert len(boot.task(boot_build, host)["builds"]) == 1
-    assert boot.states() == {("building", "networking")}
+    assert boot.states() == {("building", "networking")} and ("port_filters" in boot.modules) == (driver == "nftables")
     world.time += 10
     refreshed = boot.refresh()
     assert not refreshed["again"] and refreshed["given_back"] == refreshed["ask"] == []
     assert boot.states() == {("active", None)}
+    with world.ledger.read() as tx:
+        assert bool(filter_marks.due(tx)) == (driver == "noop")
     assert {world.row(u).power_state for u in boot.uuids} == {power_states.RUNNING}
     for uuid in boot.uuids:
         assert boot.journal(uuid) == [("schedule", "Success"), *((stage, "Success") for stage in STAGES)]

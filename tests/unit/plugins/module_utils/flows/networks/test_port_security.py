@@ -81,7 +81,7 @@ def views(world: World) -> list[dict[str, t.Any]]:
 def applied(world: World, *hosts: str) -> None:
     """The hosts get their documents."""
     for host in hosts:
-        call(world, filter_marks.confirm, host, document(world, host)["revision"])
+        call(world, filter_marks.confirm, {host: document(world, host)["revision"]})
 
 
 def refusals(function: t.Callable[..., t.Any], *arguments: t.Any) -> list[tuple[str, int]]:
@@ -328,7 +328,7 @@ def test_hosts_are_due_while_what_they_filter_by_has_changed(world: World) -> No
     assert call(world, filter_marks.due) == []
     before = document(world, "h1")
     assert call(world, filter_marks.due) == ["h1"]  # it did not confirm the last one
-    call(world, filter_marks.confirm, "h1", before["revision"])
+    call(world, filter_marks.confirm, {"h1": before["revision"]})
     rule = read_rules([{"security_group": "default", "direction": "ingress", "protocol": "icmp"}])
     assert call(world, group_flow.create_rules, rule, "default", {}).hosts == hosts
     assert call(world, filter_marks.due) == hosts
@@ -367,7 +367,7 @@ def test_a_document_that_is_older_than_a_change_leaves_its_host_due(world: World
     boot(world)
     old = document(world)
     call(world, filter_marks.mark, ["h1"])
-    call(world, filter_marks.confirm, "h1", old["revision"])
+    call(world, filter_marks.confirm, {"h1": old["revision"]})
     assert call(world, filter_marks.due) == ["h1"]
 
 
