@@ -21,9 +21,9 @@ options:
         type: str
         required: true
       type:
-        description: Type of the network, a libvirt network, a Linux bridge of the host, or a bridge that V(vxlan) joins with the other hosts'.
+        description: Type of the network, a libvirt network, a Linux bridge of the host, or a bridge that V(vxlan) or V(vlan) joins with the other hosts'.
         type: str
-        choices: [network, bridge, vxlan]  # types of networks
+        choices: [network, bridge, vxlan, vlan]  # types of networks
         default: network
       source:
         description: Name of the libvirt network or bridge on the host. By default O(networks[].name).
@@ -41,11 +41,17 @@ options:
         description: Name of the bridge of a managed libvirt network. By default libvirt chooses one.
         type: str
       mtu:
-        description: MTU of a managed libvirt network, or of a VXLAN network, for which it is by default the largest that fits.
+        description: MTU of a managed libvirt network, or of a VXLAN or VLAN network, for which it is by default the largest that fits.
         type: int
       vni:
         description: Number of a VXLAN network, 1 to 16777215. Required with O(networks[].type=vxlan).
         type: int
+      vlan:
+        description: Number of a VLAN, 1 to 4094. Required with O(networks[].type=vlan).
+        type: int
+      physical_network:
+        description: Physical network of the VLAN, of O(physical_interface_mappings). Required with O(networks[].type=vlan).
+        type: str
       subnets:
         description:
           - Subnets with C(cidr), C(gateway_ip), C(enable_dhcp), C(dns_nameservers) and C(host_routes). In a managed libvirt network the
@@ -55,6 +61,10 @@ options:
         type: list
         elements: dict
         default: []
+  physical_interface_mappings:
+    description: Physical network -> interface of this host in it, which gets the frames of VLANs with their tags. Required for VLAN networks.
+    type: dict
+    default: {}
   vxlan_address:
     description: IP address of this host in the network between the compute hosts. Required for VXLAN networks.
     type: str

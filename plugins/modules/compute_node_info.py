@@ -87,6 +87,10 @@ options:
     type: list
     elements: str
     default: []
+  physical_interface_mappings:
+    description: Physical network -> interface of this host in it, which gets the frames of VLANs.
+    type: dict
+    default: {}
   vxlan_address:
     description: IP address of the host in the network between the compute hosts, for VXLAN networks. Without one the host serves none.
     type: str
@@ -288,6 +292,7 @@ compute_node:
       description:
         - Networks that the host has, by the words of C(bootflow_networks), V(bridge) and V(network), with C(name) and C(active).
         - Libvirt networks have C(autostart), too.
+        - V(vlan) has the physical networks of O(physical_interface_mappings), which are active if their interfaces are up.
         - With O(vxlan_address), V(vxlan) has C(underlay), which is active if an interface has the address; otherwise it is empty.
         - A type whose networks could not be read is left out.
       type: dict
@@ -296,6 +301,13 @@ compute_node:
       description:
         - VXLAN networks that M(bootflow.compute.virtual_network) made on the host and did not remove, with C(name) (the bridge), C(vni), C(mtu), C(address)
           (of the host in the underlay) and C(peers) (of the other hosts).
+      type: list
+      elements: dict
+      returned: success
+    vlan_networks:
+      description:
+        - VLAN networks that M(bootflow.compute.virtual_network) made on the host and did not remove, with C(name) (the bridge), C(vlan), C(interface) (of the
+          physical network) and C(mtu).
       type: list
       elements: dict
       returned: success
@@ -390,6 +402,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.con
     LIBVIRT_ARGUMENTS,
     connect,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.network_type import Uplinks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.boots import check_not_ending
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.module_errors import fail
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os.ownership import LEDGER_ARGUMENTS
@@ -422,6 +435,7 @@ def main():
             "disk_medium": {"type": "str", "choices": ["", *MEDIA], "default": ""},
             "cpu_flags": {"type": "list", "elements": "str", "default": []},
             "vxlan_address": {"type": "str", "default": ""},
+            "physical_interface_mappings": {"type": "dict", "default": {}},
             "iqn_prefixes": {"type": "list", "elements": "str", "default": []},
             "known_targets": {"type": "list", "elements": "str", "default": []},
             "list_reservations": {"type": "bool", "default": False},
@@ -451,7 +465,7 @@ def main():
                 args["cpu_flags"],
                 args["volumes"] if args["list_other_disks"] else None,
                 args["firewall_driver"] == NFTABLES,
-                args["vxlan_address"],
+                Uplinks(args["vxlan_address"], args["physical_interface_mappings"]),
                 pool_of(args),
             )
             if args["iqn_prefixes"]:

@@ -15,6 +15,8 @@ description:
     defined, started and set to start with the host, where needed.
   - Of a VXLAN network, a Linux bridge and a VXLAN device in it (C(vxlan) and the VNI) are made where they are missing, and corrected. Both have the alias
     C(urn:bootflow:compute:vxlan:1). What others made under these names is an error, and so is an MTU for which the tunnel has no room.
+  - Of a VLAN network, a Linux bridge and a VLAN device in it (C(INTERFACE.VLAN), or C(vlan) and the VLAN where that is too long) are made in the same way,
+    with the alias C(urn:bootflow:compute:vlan:1).
   - A file below C(/var/lib/bootflow/networks) has the definition, by which the start of a guest makes the devices again after a restart of the host.
   - A network that is already defined keeps its definition. A managed one that does not serve DHCP as requested is an error.
   - A managed network does not start in a range that another active libvirt network has, or where an interface of the host has its address. Nothing is
@@ -30,7 +32,7 @@ attributes:
   diff_mode: {support: full}
   platform: {platforms: linux}
 requirements:
-  - iproute2 with O(networks[].manage=true), and for VXLAN networks
+  - iproute2 with O(networks[].manage=true), and for VXLAN and VLAN networks
 """
 
 EXAMPLES = r"""
@@ -57,6 +59,17 @@ EXAMPLES = r"""
         vni: 100
     vxlan_address: 192.0.2.11
     vxlan_peers: [192.0.2.12]
+
+- name: Ensure a network that is a VLAN of a physical network
+  bootflow.compute.virtual_network:
+    networks:
+      - name: office
+        type: vlan
+        source: vlbr100
+        physical_network: physnet1
+        vlan: 100
+    physical_interface_mappings:
+      physnet1: eno2
 """
 
 RETURN = r"""
@@ -71,7 +84,7 @@ outcomes:
       type: bool
       returned: always
     type:
-      description: Type of the network, V(network), V(bridge) or V(vxlan).
+      description: Type of the network, V(network), V(bridge), V(vxlan) or V(vlan).
       type: str
       returned: success
     source:

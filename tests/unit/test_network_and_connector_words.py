@@ -64,11 +64,18 @@ OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
     },
     ("network", "libvirt's default for an interface of a definition"): {CORE + "guest/domain/interface.py"},
     ("bridge", "Nova's list of types that network_data.json names"): {CORE + "networks/network_info.py"},
-    ("bridge", "libvirt's type of an interface in a Linux bridge"): {CORE + "networks/types/vxlan.py"},
+    ("bridge", "libvirt's type of an interface in a Linux bridge"): {
+        CORE + "networks/types/vlan.py",
+        CORE + "networks/types/vxlan.py",
+    },
     ("network", "an attribute of libvirt's interfaces"): {HOSTS + "libvirt/network_types/used_networks.py"},
     ("bridge", "an attribute of libvirt's interfaces"): {HOSTS + "libvirt/network_types/used_networks.py"},
-    ("vxlan", "the kernel's type of a device"): {HOSTS + "os/tunnels.py"},
-    ("bridge", "a program of iproute2"): {HOSTS + "os/tunnels.py"},
+    ("vxlan", "the kernel's type of a device"): {HOSTS + "bridges/tunnels.py"},
+    ("vlan", "the kernel's type of a device, and the field with its number"): {HOSTS + "bridges/vlans.py"},
+    ("bridge", "a program of iproute2, and the kernel's type of a device"): {
+        HOSTS + "bridges/tunnels.py",
+        HOSTS + "bridges/made_bridges.py",
+    },
     ("bridge", "the element of libvirt's definition of a network"): {HOSTS + "libvirt/network_types/network.py"},
     ("bridge", "nftables' family of tables for frames that a bridge forwards"): {CORE + "firewall/nftables.py"},
     ("kernel", "the time of a CPU, or the kernel that a guest starts"): {

@@ -11,6 +11,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...module_utils.core import errors
+from ...module_utils.core.networks.network import Network
 from ...module_utils.core.scheduler import explain
 from ...module_utils.core.scheduler.columns import Fleet
 from ...module_utils.core.scheduler.placement import Selection
@@ -99,7 +100,7 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
     host_reports.warn_of_placements(action, rehearsal.result.emulated)
     plan = _plans(rehearsal)
     diffs = _diffs([p for p in plan if p["xml"]])
-    lines = [*_text(plan), *_unconnected(rehearsal.placed.values()), *_tunnels(rehearsal.placed.values())]
+    lines = [*_text(plan), *_unconnected(rehearsal.placed.values()), *_joined(rehearsal.placed.values())]
     # What applies a file prints the plan itself, and fails where it does not fit.
     follows = action.options["follow_file"]
     if action.options["print_table"] and not follows:
@@ -232,27 +233,30 @@ def _unconnected(placed: t.Iterable[builds.Build]) -> list[str]:
                 hosts.setdefault(network.name, set()).add(build.row.host)
     return [
         "Network %s is managed: each host has a separate one, and its guests on different hosts (here %s) do not reach each other in it."
-        " Use a bridge of the hosts (type: bridge) or a VXLAN network (type: vxlan) for that."
+        " Use a bridge of the hosts (type: bridge), a VLAN (type: vlan) or a VXLAN network (type: vxlan) for that."
         % (name, _named(sorted(host_names)))
         for name, host_names in sorted(hosts.items())
         if len(host_names) > 1
     ]
 
 
-def _tunnels(placed: t.Iterable[builds.Build]) -> list[str]:
-    """Return a line for each VXLAN network that hosts of this plan did not have when they reported: the boot makes it there."""
-    lacking: dict[tuple[str, str, int, int | None], set[str]] = {}
+def _joined(placed: t.Iterable[builds.Build]) -> list[str]:
+    """Return a line for each VXLAN or VLAN network that hosts of this plan did not have when they reported: the boot makes it there."""
+    lacking: dict[str, set[str]] = {}
     for build in placed:
-        present = {tunnel["name"] for tunnel in build.facts.get("vxlan_networks") or ()}
+        present = {made["name"] for kind in ("vxlan", "vlan") for made in build.facts.get(kind + "_networks") or ()}
         for _port, network in build.ports:
-            if network.vni is not None and network.source not in present and build.row.host:
-                key = (network.name, network.source, network.vni, network.mtu)
-                lacking.setdefault(key, set()).add(build.row.host)
-    return [
-        "Network %s: bridge %s and a VXLAN device with VNI %d and MTU %s are made on %s."
-        % (*key, _named(sorted(host_names)))
-        for key, host_names in sorted(lacking.items())
-    ]
+            if network.joins_hosts and network.source not in present and build.row.host:
+                lacking.setdefault(_made_words(network), set()).add(build.row.host)
+    return ["%s are made on %s." % (words, _named(sorted(hosts))) for words, hosts in sorted(lacking.items())]
+
+
+def _made_words(network: Network) -> str:
+    if network.vni is not None:
+        device = "a VXLAN device with VNI %d and MTU %s" % (network.vni, network.mtu)
+    else:
+        device = "a VLAN device with VLAN %s of %s" % (network.vlan, network.physical_network)
+    return "Network %s: bridge %s and %s" % (network.name, network.source, device)
 
 
 def _named(hosts: t.Sequence[str]) -> str:

@@ -290,7 +290,7 @@ class ColdHosts(Stages):
         outcomes.update(self.guarded(lacking, lambda: self._with_volumes(lacking, off)))
         whole = [u for u in able if u not in lacking]
         if self.reverts:  # new hosts, or devices that were removed, while the guests were away
-            outcomes.update(self.guarded(whole, lambda: ({}, ensure_networks(self.action, whole, only_tunnels=True))))
+            outcomes.update(self.guarded(whole, lambda: ({}, ensure_networks(self.action, whole, only_joining=True))))
             whole = [u for u in whole if not outcomes.get(u, {}).get("error")]
         outcomes.update(self.guarded(whole, lambda: self._start(whole)))
         clear_lost(self.action, [*lacking, *whole])

@@ -17,22 +17,17 @@ from ..run.results import item_errors
 from ..run.stages import Failed
 
 
-def ensure_networks(action: LedgerAction, uuids: t.Sequence[str], only_tunnels: bool = False) -> Failed:
+def ensure_networks(action: LedgerAction, uuids: t.Sequence[str], only_joining: bool = False) -> Failed:
     """Make the networks of these guests, also of interfaces that they are losing, and have still. Returns why instances lack one.
 
-    :arg only_tunnels: only networks that join hosts: of a guest whose other networks are still here
+    :arg only_joining: only networks that join hosts: of a guest whose other networks are still here
     """
     with contextlib.closing(action.open_ledger()) as ledger:
         port_lists = ledger.inspect(
             lambda tx: [ports.ports_of(tx, uuids, leaving=leaving) for leaving in (False, True)]
         )
     networks_of_guests = {
-        u: {
-            n.name: n
-            for by_instance in port_lists
-            for _port, n in by_instance[u]
-            if not only_tunnels or n.vni is not None
-        }
+        u: {n.name: n for by_instance in port_lists for _port, n in by_instance[u] if not only_joining or n.joins_hosts}
         for u in uuids
     }
     networks = {name: network for named in networks_of_guests.values() for name, network in named.items()}

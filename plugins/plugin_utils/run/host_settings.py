@@ -206,6 +206,11 @@ def underlay_arguments(action: OnHost, hosts: t.Sequence[str]) -> dict[str, t.An
     return {"vxlan_address": own, "vxlan_peers": sorted(addresses - {"", own})}
 
 
+def vlan_arguments(action: OnHost) -> dict[str, t.Any]:
+    """Return the arguments by which modules know the physical networks of the current host."""
+    return {"physical_interface_mappings": read_current_host(action).physical_interface_mappings}
+
+
 def check_underlay(hostvars: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Iterable[str], problems: Problems) -> None:
     """Add to ``problems`` underlay addresses of hosts that cannot be together. An address that is wrong by itself is left to check()."""
     variable = HOST.named("vxlan_address").variable
@@ -263,6 +268,7 @@ def node_info_arguments(action: OnHostOfLedger, configuration: t.Mapping[str, t.
         "cpu_flags": list(host.cpu_model_extra_flags),
         "firewall_driver": host.firewall_driver,
         "vxlan_address": host.vxlan_address,
+        "physical_interface_mappings": host.physical_interface_mappings,
     }
 
 

@@ -132,6 +132,7 @@ _session = record(
 
 _network = record({"name": name}, {"active": flag, "autostart": flag})
 _tunnel = record({"name": name, "vni": count, "mtu": count, "address": name, "peers": names})
+_vlan = record({"name": name, "vlan": count, "interface": name, "mtu": count})
 _TYPES = 64  # of networks, at most
 _NETWORKS = 65536  # of a type, at most
 # Of networks, what many nodes share: type -> name -> whether it is active.
@@ -250,6 +251,7 @@ NODE: Shape = record(
             (
                 "Networks that the host has, by the words of C(bootflow_networks), V(bridge) and V(network), with C(name) and C(active).",
                 "Libvirt networks have C(autostart), too.",
+                "V(vlan) has the physical networks of O(physical_interface_mappings), which are active if their interfaces are up.",
                 "With O(vxlan_address), V(vxlan) has C(underlay), which is active if an interface has the address; otherwise it is empty.",
                 "A type whose networks could not be read is left out.",
             ),
@@ -259,6 +261,13 @@ NODE: Shape = record(
             (
                 "VXLAN networks that M(bootflow.compute.virtual_network) made on the host and did not remove, with C(name) (the bridge), C(vni),"
                 " C(mtu), C(address) (of the host in the underlay) and C(peers) (of the other hosts)."
+            ),
+        ),
+        "vlan_networks": Field(
+            items(_vlan, most=_NETWORKS, unique="name"),
+            (
+                "VLAN networks that M(bootflow.compute.virtual_network) made on the host and did not remove, with C(name) (the bridge), C(vlan),"
+                " C(interface) (of the physical network) and C(mtu)."
             ),
         ),
         "virt_type": Field(choice("kvm", "qemu"), "Virtualization type of guests, V(kvm) or V(qemu)."),

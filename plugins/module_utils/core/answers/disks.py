@@ -257,7 +257,7 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                 "Whether the network was, or in check mode would be, changed.",
                 {},
                 {
-                    "type": Field(None, "Type of the network, V(network), V(bridge) or V(vxlan).", type="str"),
+                    "type": Field(None, "Type of the network, V(network), V(bridge), V(vxlan) or V(vlan).", type="str"),
                     "source": Field(None, "Name on the host.", type="str"),
                     "bridge": Field(
                         None,

@@ -29,6 +29,13 @@ class Network:
     )
     forward: str = "none"  # of a managed network: none, nat, route, open
     vni: int | None = None  # of a network that reaches over hosts by VXLAN
+    vlan: int | None = None  # with this, of a network that reaches over hosts by a VLAN
+    physical_network: str | None = None
+
+    @property
+    def joins_hosts(self) -> bool:
+        """Whether each host gets a bridge for it, which the collection makes, and which is joined to those of the other hosts."""
+        return self.vni is not None or self.vlan is not None
 
     @property
     def is_managed(self) -> bool:

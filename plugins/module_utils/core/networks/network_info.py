@@ -141,7 +141,7 @@ def _network(port: PortRecord, network: Network, project_id: str, bridge: str | 
             "injected": False,
             "tenant_id": project_id,
             "mtu": network.mtu,
-            "physical_network": None,
+            "physical_network": network.physical_network,
             "tunneled": network.vni is not None,
         },
     }

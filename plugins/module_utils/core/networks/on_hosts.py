@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Networks that a host must have before a guest can use them there: bridges, libvirt networks that the collection does not define,
-and an address in the underlay of VXLAN networks.
+an address in the underlay of VXLAN networks, and an interface in the physical network of VLANs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import HostLacksNetwork
+from .types.network_type import NetworkType
 from .types.registry import DEFAULT, NETWORK_TYPES
 
 #: What a host reported: type -> name on the host -> whether it is active. A type that is left out is not known; None: nothing is known.
@@ -21,10 +22,10 @@ INACTIVE = "is not active"
 
 
 class HostNetwork(t.NamedTuple):
-    """A network that hosts must have. ``source``: its name on them. ``name``: its name in bootflow_networks."""
+    """What hosts must have for a network, by its ``type``. ``needed``: the name of that on them. ``name``: of the network in bootflow_networks."""
 
     type: str
-    source: str
+    needed: str
     name: str
 
     def lack(self, reported: Reported) -> str:
@@ -32,26 +33,30 @@ class HostNetwork(t.NamedTuple):
         of_type = (reported or {}).get(self.type)
         if of_type is None:
             return ""
-        name = NETWORK_TYPES[self.type].reported_name(self.source)
-        if of_type.get(name):
+        if of_type.get(self.needed):
             return ""
-        return INACTIVE if name in of_type else ABSENT
+        return INACTIVE if self.needed in of_type else ABSENT
 
     def words(self, lack: str) -> str:
         """Return a sentence without the host: Linux bridge br0 does not exist."""
-        return NETWORK_TYPES[self.type].words(self.source, lack == INACTIVE)
+        return NETWORK_TYPES[self.type].words(self.needed, lack == INACTIVE)
 
     def refusal(self, lack: str, host: str) -> HostLacksNetwork:
         """Return the error of a host that lacks the network. :arg lack: see lack()"""
-        remedy = NETWORK_TYPES[self.type].remedy(self.source, self.name, lack == INACTIVE)
+        remedy = NETWORK_TYPES[self.type].remedy(self.needed, self.name, lack == INACTIVE)
         return HostLacksNetwork(what=self.words(lack), host=host, remedy=remedy)
 
 
 def needed(definitions: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[HostNetwork, ...]:
     """Return the networks of these that hosts must have, each once. :arg definitions: asdict() of networks of the catalogue, as requests are stored"""
     networks = dict.fromkeys(
-        HostNetwork(d.get("type") or DEFAULT.name, d.get("source") or d["name"], d["name"])
+        _needed(NETWORK_TYPES[d.get("type") or DEFAULT.name], d)
         for d in definitions
         if not (d.get("manage") and NETWORK_TYPES[d.get("type") or DEFAULT.name].can_be_managed)
     )
     return tuple(networks)
+
+
+def _needed(kind: NetworkType, definition: t.Mapping[str, t.Any]) -> HostNetwork:
+    name = definition["name"]
+    return HostNetwork(kind.name, kind.needed_on_host({**definition, "source": definition.get("source") or name}), name)

@@ -17,29 +17,37 @@ from ..networks.types.registry import DEFAULT, NETWORK_TYPES
 from ..reading.fields import Fields, catalogue_id
 
 _OWN_VNI = "Each VXLAN network needs a vni that no other network of these hosts has."
-_OWN_BRIDGE = "Give the VXLAN network another source, or leave it out: its bridge is named by the vni."
+_OWN_VLAN = "Each VLAN network needs a vlan that no other network of its physical network has."
+_OWN_BRIDGE = "Give the VXLAN or VLAN network another source, or leave it out: its bridge is named by the number."
 
 
 class NetworkReader:
-    """Reads the networks of one catalogue: no two have the same VNI, and no other network has the bridge of a VXLAN network."""
+    """Reads the networks of one catalogue: no two have the same VNI or VLAN, and no other network has the bridge of one that joins hosts."""
 
     def __init__(self) -> None:
         self._by_vni: dict[int, str] = {}
+        self._by_vlan: dict[tuple[str | None, int], str] = {}
         self._by_bridge: dict[str, Network] = {}
 
     def read(self, fields: Fields, name: str) -> Network:
         """A network of the inventory; its errors are noted in ``fields``."""
         network = _read_network(fields, name)
-        if any(error["path"] == fields.at("vni") for error in fields.problems.errors):
+        numbers = {fields.at(name) for name in ("vni", "vlan", "physical_network")}
+        if any(error["path"] in numbers for error in fields.problems.errors):
             return network
         if network.vni is not None:
             first = self._by_vni.setdefault(network.vni, name)
             if first != name:
                 fields.wrong("vni", "%d is also the VNI of network %s" % (network.vni, first), _OWN_VNI)
+        if network.vlan is not None:
+            first = self._by_vlan.setdefault((network.physical_network, network.vlan), name)
+            if first != name:
+                place = (network.vlan, network.physical_network, first)
+                fields.wrong("vlan", "%d of %s is also the VLAN of network %s" % place, _OWN_VLAN)
         bridge = NETWORK_TYPES[network.type].vif(network.source)["bridge"]
         if bridge:
             other = self._by_bridge.setdefault(bridge, network)
-            if other.name != name and (other.vni, network.vni) != (None, None):
+            if other.name != name and (other.joins_hosts or network.joins_hosts):
                 fields.wrong("source", "%s is also the bridge of network %s" % (bridge, other.name), _OWN_BRIDGE)
         return network
 

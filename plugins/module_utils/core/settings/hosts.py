@@ -20,6 +20,7 @@ from ..firewall.driver import DRIVERS, NOOP
 from ..guest.config_drive_rules import FORMATS
 from ..guest.constraints import CACHE_MODES, CPU_MODES
 from ..guest.values import FIRMWARE_TYPES
+from ..networks.physical import check_interface_mappings
 from ..networks.underlay import check_underlay_address
 from ..reading.setting import (
     ABSOLUTE,
@@ -80,6 +81,13 @@ def _huge_pages(value: t.Any) -> list[dict[str, int]]:
 def _underlay_address(value: t.Any) -> str:
     try:
         return check_underlay_address(value) if value != "" else ""
+    except BootflowError:
+        raise Unfit from None
+
+
+def _interface_mappings(value: t.Any) -> dict[str, str]:
+    try:
+        return check_interface_mappings(structure(value))
     except BootflowError:
         raise Unfit from None
 
@@ -240,6 +248,14 @@ COMPUTE = Table(
             "Address of this host in the network between the compute hosts, for networks of `type: vxlan`: IPv4 on all hosts, or IPv6 on all."
             " Other hosts must be able to reach its UDP port 4789. A host without one gets no guests of such networks; see"
             " [networks.md](networks.md#vxlan-networks).",
+        ),
+        Setting(
+            "physical_interface_mappings",
+            Kind("a mapping of physical networks to interfaces ({physnet1: eno2})", _interface_mappings, "dict"),
+            {},
+            "Physical networks that this host is in, and its interface in each, for networks of `type: vlan`: an Ethernet device, a bond or a bridge, which"
+            " gets the frames with their tags. A host without the physical network of a request gets no such guests; see"
+            " [networks.md](networks.md#vlan-networks).",
         ),
         Setting(
             "virt_type",

@@ -27,12 +27,16 @@ from ...core.instances.power_states import power_state_of
 from ...core.volumes.connectors.registry import CONNECTOR_TYPES
 from ...core.volumes.disk_pool import DiskPool
 from ...core.volumes.names import check_initiator
+from ..bridges.made_bridges import recorded
+from ..bridges.tunnels import Tunnel
+from ..bridges.vlans import Vlan
 from ..copies.other_disks import other_disks
 from ..disks.stores.registry import store_of
 from ..disks.whole.devices import isolated_disks
 from ..firewall.facts import filtering_facts
 from ..libvirt.connection import libvirt, libvirt_errors
 from ..libvirt.domains import definitions_of, ledger_of_domain
+from ..libvirt.network_types.network_type import NO_UPLINKS, Uplinks
 from ..libvirt.network_types.registry import found_networks
 from ..libvirt.qemu_user import other_user
 from ..live.state import moving_of
@@ -41,7 +45,6 @@ from ..os.boots import boot_id
 from ..os.locks import guests_at_work
 from ..os.ownership import is_of_another, ledger_of_folder, made_for
 from ..os.paths import checked_instances_path, checked_uuid
-from ..os.tunnels import recorded
 from .metrics import cpu_metrics
 from .pci import pci_passthrough_devices
 from .virt_probe import Verdict, working_virt_type
@@ -76,7 +79,7 @@ def compute_node(
     cpu_flags: t.Sequence[str] = (),
     volumes: t.Mapping[str, t.Mapping[str, str]] | None = None,
     filters_ports: bool = False,
-    vxlan_address: str = "",
+    uplinks: Uplinks = NO_UPLINKS,
     disk_pool: DiskPool | None = None,
 ) -> dict[str, t.Any]:
     """Return the facts of this host for the scheduler and the XML of guests.
@@ -94,7 +97,7 @@ def compute_node(
     :arg volumes: also list the disks of guests that are not the instances'; uuid -> id of a volume that it has -> where this host has it.
     :arg disk_medium: medium of the local disks as configured: hdd, ssd, nvme.
     :arg filters_ports: this host is to filter the ports of its guests: whether it can is reported.
-    :arg vxlan_address: of the host in the underlay of VXLAN networks; "": it serves none.
+    :arg uplinks: where the host has its networks over hosts.
     :raises InvalidInput: an entry of pci_device_spec is not valid, or the volume group is not set.
     :raises DriverNotInitialized: the volume group does not exist.
     :raises HypervisorUnavailable: libvirt is not running, or virt_type is kvm and libvirt does not offer it, or QEMU's user may not open /dev/kvm.
@@ -141,8 +144,9 @@ def compute_node(
             "initiator": initiator_name(),
             "qemu_iscsi": qemu_opens_iscsi(),
             "qemu_rbd": qemu_opens_rbd(),
-            "networks": network_facts(connection, vxlan_address),
+            "networks": network_facts(connection, uplinks),
             "vxlan_networks": vxlan_facts(),
+            "vlan_networks": vlan_facts(),
         }
         store = store_of(disk_backend, volume_group, ledger_id, disk_pool)
         sizes = store.facts(instances_path, partial(overcommitted_bytes, domains))
@@ -185,11 +189,11 @@ def host_ip() -> str:
     return ""
 
 
-def network_facts(connection: t.Any, vxlan_address: str = "") -> dict[str, list[dict[str, t.Any]]]:
+def network_facts(connection: t.Any, uplinks: Uplinks = NO_UPLINKS) -> dict[str, list[dict[str, t.Any]]]:
     """Return type -> the networks of the host, with name, active and, where they have that setting, autostart."""
     return {
         kind: [{key: value for key, value in network._asdict().items() if value is not None} for network in networks]
-        for kind, networks in found_networks(connection, vxlan_address).items()
+        for kind, networks in found_networks(connection, uplinks).items()
     }
 
 
@@ -203,7 +207,15 @@ def vxlan_facts() -> list[dict[str, t.Any]]:
             "address": tunnel.address,
             "peers": list(tunnel.peers),
         }
-        for tunnel in recorded()
+        for tunnel in recorded(Tunnel)
+    ]
+
+
+def vlan_facts() -> list[dict[str, t.Any]]:
+    """Return the VLAN networks that the collection made on this host, with name, vlan, interface and mtu."""
+    return [
+        {"name": vlan.bridge, "vlan": vlan.vlan, "interface": vlan.interface, "mtu": vlan.mtu}
+        for vlan in recorded(Vlan)
     ]
 
 

@@ -10,11 +10,11 @@ import typing as t
 
 from ...core.networks.types.network_type import FORWARDS
 from ...core.networks.types.registry import DEFAULT
+from ..bridges.tunnels import refresh_tunnels
 from ..os.batch import run_batch
-from ..os.tunnels import refresh_tunnels
 from .connection import LIBVIRT_ARGUMENTS, connect
 from .dhcp import RESERVATIONS_ARGUMENT, Reservation, reserve
-from .network_types.network_type import NetworkSpec
+from .network_types.network_type import NetworkSpec, Uplinks
 from .network_types.registry import HOST_NETWORK_TYPES, ensure_network
 
 NETWORK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
@@ -32,10 +32,13 @@ NETWORK_BATCH_ARGUMENTS: dict[str, dict[str, t.Any]] = {
             "bridge": {"type": "str"},
             "mtu": {"type": "int"},
             "vni": {"type": "int"},
+            "vlan": {"type": "int"},
+            "physical_network": {"type": "str"},
             "subnets": {"type": "list", "elements": "dict", "default": []},
         },
     },
     "vxlan_address": {"type": "str", "default": ""},
+    "physical_interface_mappings": {"type": "dict", "default": {}},
     "vxlan_peers": {"type": "list", "elements": "str", "default": []},
     "refresh_vxlan": {"type": "bool", "default": False},
     "reservations": RESERVATIONS_ARGUMENT,
@@ -78,7 +81,9 @@ def _network_spec(args: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) ->
         bridge=args["bridge"] or "",
         mtu=args["mtu"],
         vni=args["vni"],
-        vxlan_address=params["vxlan_address"],
+        vlan=args["vlan"],
+        physical_network=args["physical_network"] or "",
+        uplinks=Uplinks(params["vxlan_address"], params["physical_interface_mappings"]),
         vxlan_peers=tuple(params["vxlan_peers"]),
         subnets=tuple(args["subnets"]),
     )

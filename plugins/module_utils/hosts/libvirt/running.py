@@ -19,8 +19,10 @@ import typing as t
 from ...core.errors import BootflowError, LibvirtError, RemoteError, WaitTimeout
 from ...core.guest.domain.element import parse
 from ...core.instances.power_states import CRASHED, NOSTATE, POWER_PAUSED, RUNNING, SHUTDOWN, power_state_of
+from ..bridges.made_bridges import restore_bridges
+from ..bridges.tunnels import Tunnel
+from ..bridges.vlans import Vlan
 from ..os.batch import progress
-from ..os.tunnels import restore_tunnels
 from .connection import is_code, libvirt, libvirt_errors, tolerating
 from .vifs import wait_plugged
 
@@ -111,9 +113,10 @@ def _bridges_of(definition: str) -> list[str]:
 def start(domain: t.Any, paused: bool) -> None:
     """Start a guest from its definition or its saved memory; ``paused``: its CPUs stand still.
 
-    :raises NetworkError: the host had a VXLAN network of the guest before it restarted, and cannot make it again.
+    :raises NetworkError: the host had a VXLAN or VLAN network of the guest before it restarted, and cannot make it again.
     """
-    restore_tunnels(lambda: _bridges_of(definition_of(domain)))
+    for made in (Tunnel, Vlan):
+        restore_bridges(made, lambda: _bridges_of(definition_of(domain)))
     with libvirt_errors():
         try:
             domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)

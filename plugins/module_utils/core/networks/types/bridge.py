@@ -38,15 +38,15 @@ class Bridge:
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         return (vif.get("network") or {}).get("bridge")
 
-    def reported_name(self, source: str) -> str:
-        return source
+    def needed_on_host(self, definition: t.Mapping[str, t.Any]) -> str:
+        return str(definition["source"])
 
-    def words(self, source: str, exists: bool) -> str:
-        return lack_words(self.noun, source, exists)
+    def words(self, needed: str, exists: bool) -> str:
+        return lack_words(self.noun, needed, exists)
 
-    def remedy(self, source: str, name: str, exists: bool) -> str:
-        return "Create bridge %s in the network configuration of the host, or correct the source of network %s." % (
-            source,
+    def remedy(self, needed: str, name: str, exists: bool) -> str:
+        return "Create bridge %s in the network configuration of the host, or correct the needed of network %s." % (
+            needed,
             name,
         )
 

@@ -52,16 +52,16 @@ class LibvirtNetwork:
         meta = (vif.get("network") or {}).get("meta") or {}
         return (vif.get("details") or {}).get("libvirt_network") or meta.get("libvirt_network")
 
-    def reported_name(self, source: str) -> str:
-        return source
+    def needed_on_host(self, definition: t.Mapping[str, t.Any]) -> str:
+        return str(definition["source"])
 
-    def words(self, source: str, exists: bool) -> str:
-        return lack_words(self.noun, source, exists)
+    def words(self, needed: str, exists: bool) -> str:
+        return lack_words(self.noun, needed, exists)
 
-    def remedy(self, source: str, name: str, exists: bool) -> str:
+    def remedy(self, needed: str, name: str, exists: bool) -> str:
         if exists:
-            return "Start it (virsh net-start %s), or set manage: true for network %s." % (source, name)
-        return "Define it there, correct the source of network %s, or set manage: true for it." % name
+            return "Start it (virsh net-start %s), or set manage: true for network %s." % (needed, name)
+        return "Define it there, correct the needed of network %s, or set manage: true for it." % name
 
     def interface(self, source: str) -> dict[str, t.Any]:
         return {"type": self.name, "source_network": source}

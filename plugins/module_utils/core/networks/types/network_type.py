@@ -41,13 +41,13 @@ class NetworkType(t.Protocol):
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         """Return the name on the host that a VIF of network_info has."""
 
-    def reported_name(self, source: str) -> str:
-        """Return the name under which hosts report that they can serve the network."""
+    def needed_on_host(self, definition: t.Mapping[str, t.Any]) -> str:
+        """Return the name of what a host must have for the network, as hosts report it. :arg definition: of the network, with its ``source``"""
 
-    def words(self, source: str, exists: bool) -> str:
-        """Return what a host lacks, as a sentence without the host. :arg exists: it is there, and not active"""
+    def words(self, needed: str, exists: bool) -> str:
+        """Return what a host lacks, as a sentence without the host. :arg needed: see needed_on_host(). :arg exists: it is there, and not active"""
 
-    def remedy(self, source: str, name: str, exists: bool) -> str:
+    def remedy(self, needed: str, name: str, exists: bool) -> str:
         """Return what to do about a host that lacks the network. :arg name: in the catalogue. :arg exists: it is there, and not active"""
 
     def interface(self, source: str) -> dict[str, t.Any]:

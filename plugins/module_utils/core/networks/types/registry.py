@@ -11,7 +11,8 @@ import typing as t
 from .bridge import Bridge
 from .network import LibvirtNetwork
 from .network_type import NetworkType
+from .vlan import VlanNetwork
 from .vxlan import Vxlan
 
 DEFAULT: NetworkType = LibvirtNetwork()
-NETWORK_TYPES: t.Mapping[str, NetworkType] = {kind.name: kind for kind in (DEFAULT, Bridge(), Vxlan())}
+NETWORK_TYPES: t.Mapping[str, NetworkType] = {kind.name: kind for kind in (DEFAULT, Bridge(), Vxlan(), VlanNetwork())}

@@ -58,15 +58,15 @@ class Vxlan:
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         return (vif.get("network") or {}).get("bridge")
 
-    def reported_name(self, source: str) -> str:
+    def needed_on_host(self, definition: t.Mapping[str, t.Any]) -> str:
         return UNDERLAY
 
-    def words(self, source: str, exists: bool) -> str:
+    def words(self, needed: str, exists: bool) -> str:
         if exists:
             return "the address of bootflow_vxlan_address is on no interface that is up"
         return "bootflow_vxlan_address is not set"
 
-    def remedy(self, source: str, name: str, exists: bool) -> str:
+    def remedy(self, needed: str, name: str, exists: bool) -> str:
         if exists:
             return "Give an interface of the host this address, or correct bootflow_vxlan_address; then let the host report (heartbeat)."
         return (

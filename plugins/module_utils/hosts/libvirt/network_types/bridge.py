@@ -16,7 +16,7 @@ from ....core.errors import InvalidInput
 from ....core.networks.on_hosts import ABSENT, HostNetwork
 from ....core.networks.types.bridge import Bridge
 from ..domain_waits import host_name
-from .network_type import FoundNetwork, NetworkSpec, ServedNetwork, found_as_it_is
+from .network_type import FoundNetwork, NetworkSpec, ServedNetwork, Uplinks, found_as_it_is
 
 _SIOCETHTOOL, _ETHTOOL_GDRVINFO = 0x8946, 3
 
@@ -38,7 +38,7 @@ class HostBridge:
     ) -> t.Iterator[dict[str, t.Any]]:
         return iter(())
 
-    def networks(self, connection: t.Any, vxlan_address: str) -> list[FoundNetwork]:
+    def networks(self, connection: t.Any, uplinks: Uplinks) -> list[FoundNetwork]:
         return [FoundNetwork(name) for name in bridges_of(name for _index, name in socket.if_nameindex())]
 
     def report(self, connection: t.Any) -> list[ServedNetwork]:

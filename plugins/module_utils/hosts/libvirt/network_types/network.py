@@ -28,7 +28,7 @@ from ..connection import is_code, libvirt, libvirt_errors, tolerating
 from ..dhcp import find_network, range_of, reservations_of
 from ..domain_waits import host_name
 from ..taps import bridge_of, plug_in, unplugged
-from .network_type import FoundNetwork, NetworkSpec, ServedNetwork, found_as_it_is
+from .network_type import FoundNetwork, NetworkSpec, ServedNetwork, Uplinks, found_as_it_is
 from .used_networks import used_by_domains
 from .used_ranges import check_unused, refused
 
@@ -87,7 +87,7 @@ class HostLibvirtNetwork:
                 if outcome["changed"] or outcome["error"]:
                     yield {"name": str(network.name()), **outcome}
 
-    def networks(self, connection: t.Any, vxlan_address: str) -> list[FoundNetwork]:
+    def networks(self, connection: t.Any, uplinks: Uplinks) -> list[FoundNetwork]:
         networks = []
         for network in _all_networks(connection):
             with contextlib.suppress(InvalidInput):  # no catalogue can name it

@@ -15,6 +15,19 @@ from ....core.networks.types.network_type import NetworkType
 from ....core.networks.types.registry import DEFAULT
 
 
+class Uplinks(t.NamedTuple):
+    """Where this host has its networks over hosts. ``vxlan_address``: its address in the underlay of VXLAN networks; "": it has none.
+
+    ``physical_interfaces``: physical network -> interface of this host.
+    """
+
+    vxlan_address: str = ""
+    physical_interfaces: t.Mapping[str, str] = {}
+
+
+NO_UPLINKS = Uplinks()
+
+
 @dataclass(frozen=True)
 class NetworkSpec:
     """A requested network. ``subnets`` have cidr, gateway_ip, enable_dhcp, dns_nameservers, host_routes as in core.model."""
@@ -26,9 +39,11 @@ class NetworkSpec:
     forward: str = "none"
     bridge: str = ""  # of a managed libvirt network; "": libvirt chooses virbrN
     mtu: int | None = None
-    vni: int | None = None  # with these two, of a network that reaches over hosts by VXLAN
-    vxlan_address: str = ""  # of this host in the underlay
+    vni: int | None = None  # with vxlan_peers, of a network that reaches over hosts by VXLAN
     vxlan_peers: tuple[str, ...] = ()  # of the other hosts
+    vlan: int | None = None  # with this, of a network that reaches over hosts by a VLAN
+    physical_network: str = ""
+    uplinks: Uplinks = NO_UPLINKS
     subnets: tuple[t.Mapping[str, t.Any], ...] = field(default=())
 
     @property
@@ -73,11 +88,8 @@ class HostNetworkType(t.Protocol):
         :arg min_age: seconds since a build needed the network. :arg keep: names of networks to keep.
         """
 
-    def networks(self, connection: t.Any, vxlan_address: str) -> list[FoundNetwork]:
-        """Return the networks of this type that the host has, and that a catalogue can name.
-
-        :arg vxlan_address: of this host in the underlay of VXLAN networks; "": it has none.
-        """
+    def networks(self, connection: t.Any, uplinks: Uplinks) -> list[FoundNetwork]:
+        """Return what the host has for networks of this type, by the names of NetworkType.needed_on_host()."""
 
     def report(self, connection: t.Any) -> list[ServedNetwork]:
         """Return the networks of this type whose DHCP server libvirt runs."""

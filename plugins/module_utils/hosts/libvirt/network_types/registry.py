@@ -11,10 +11,11 @@ import typing as t
 
 from .bridge import HostBridge
 from .network import HostLibvirtNetwork
-from .network_type import FoundNetwork, HostNetworkType, NetworkSpec, ServedNetwork
+from .network_type import NO_UPLINKS, FoundNetwork, HostNetworkType, NetworkSpec, ServedNetwork, Uplinks
+from .vlan import HostVlan
 from .vxlan import HostVxlan
 
-_TYPES: tuple[HostNetworkType, ...] = (HostLibvirtNetwork(), HostBridge(), HostVxlan())
+_TYPES: tuple[HostNetworkType, ...] = (HostLibvirtNetwork(), HostBridge(), HostVxlan(), HostVlan())
 HOST_NETWORK_TYPES: t.Mapping[str, HostNetworkType] = {network_type.kind.name: network_type for network_type in _TYPES}
 
 
@@ -36,10 +37,10 @@ def served_networks(connection: t.Any) -> list[ServedNetwork]:
     return [network for network_type in HOST_NETWORK_TYPES.values() for network in network_type.report(connection)]
 
 
-def found_networks(connection: t.Any, vxlan_address: str = "") -> dict[str, list[FoundNetwork]]:
+def found_networks(connection: t.Any, uplinks: Uplinks = NO_UPLINKS) -> dict[str, list[FoundNetwork]]:
     """Return type -> the networks of the host, see HostNetworkType.networks(). A type whose networks cannot be read is left out: nothing is known of them."""
     networks: dict[str, list[FoundNetwork]] = {}
     for name, network_type in HOST_NETWORK_TYPES.items():
         with contextlib.suppress(Exception):  # for any error: the other facts of the host are still reported
-            networks[name] = sorted(network_type.networks(connection, vxlan_address))
+            networks[name] = sorted(network_type.networks(connection, uplinks))
     return networks

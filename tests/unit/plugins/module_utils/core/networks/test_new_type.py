@@ -43,6 +43,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.net
     FoundNetwork,
     NetworkSpec,
     ServedNetwork,
+    Uplinks,
     found_as_it_is,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.registry import (
@@ -79,8 +80,8 @@ class OpenVSwitch:
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         return t.cast("str | None", vif["network"]["bridge"])
 
-    def reported_name(self, source: str) -> str:
-        return source
+    def needed_on_host(self, definition: t.Mapping[str, t.Any]) -> str:
+        return str(definition["source"])
 
     def words(self, source: str, exists: bool) -> str:
         return lack_words(self.noun, source, exists)
@@ -108,7 +109,7 @@ class HostOpenVSwitch:
         for name in {"br-old"} - set(keep):
             yield {"name": name, "changed": True, "definition": "", "error": None}
 
-    def networks(self, connection: t.Any, vxlan_address: str) -> list[FoundNetwork]:
+    def networks(self, connection: t.Any, uplinks: Uplinks) -> list[FoundNetwork]:
         return [FoundNetwork("br-int")]
 
     def report(self, connection: t.Any) -> list[ServedNetwork]:

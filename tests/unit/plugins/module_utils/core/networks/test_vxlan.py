@@ -125,7 +125,7 @@ def test_the_guest_gets_its_bridge_and_mtu() -> None:
 
 def test_hosts_must_have_an_address_for_it() -> None:
     (needed,) = on_hosts.needed([asdict(networks_of(entry())["lab"])])
-    assert needed == on_hosts.HostNetwork("vxlan", "vxbr100", "lab")
+    assert needed == on_hosts.HostNetwork("vxlan", "underlay", "lab")
     reports: list[on_hosts.Reported] = [{"vxlan": {"underlay": True}}, {"vxlan": {}}, {"vxlan": {"underlay": False}}]
     assert [needed.lack(report) for report in reports] == ["", on_hosts.ABSENT, on_hosts.INACTIVE]
     refusal = needed.refusal(on_hosts.ABSENT, "kvm3")

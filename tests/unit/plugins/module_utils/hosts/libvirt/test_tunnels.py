@@ -24,18 +24,21 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.errors impor
     InvalidInput,
     NetworkError,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import vxlan
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.bridges import links as host_links
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.bridges import made_bridges, tunnels
+from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import (
+    joined_bridges,
+    vxlan,
+)
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types.network_type import (
     FoundNetwork,
     NetworkSpec,
+    Uplinks,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.hosts.os import tunnels
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root makes network namespaces")
 
-SPEC = NetworkSpec(
-    "lab", "vxlan", "vxbr100", mtu=1430, vni=100, vxlan_address="192.0.2.1", vxlan_peers=("192.0.2.2", "192.0.2.3")
-)
+SPEC = NetworkSpec("lab", "vxlan", "vxbr100", mtu=1430, vni=100, vxlan_peers=("192.0.2.2", "192.0.2.3"))
 DEVICE = "VXLAN device vxlan100: VNI 100, port 4789, address 192.0.2.1, MTU 1430, in vxbr100, up\n"
 TEXT = "bridge vxbr100: MTU 1430, up\n%speer 192.0.2.2\npeer 192.0.2.3\n" % DEVICE
 GUEST = ["br0", "vxbr100"]
@@ -63,12 +66,13 @@ def _host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[None]:
     libc = ctypes.CDLL(None, use_errno=True)
     former = os.open("/proc/%d/task/%d/ns/net" % (os.getpid(), threading.get_native_id()), os.O_RDONLY)
     assert libc.unshare(0x40000000) == 0, "CLONE_NEWNET"
-    monkeypatch.setattr(tunnels, "FOLDER", str(tmp_path / "networks"))
-    monkeypatch.setattr(tunnels, "LOCK_ROOT", str(tmp_path / "run"))
-    monkeypatch.setattr(vxlan, "LOCK_ROOT", str(tmp_path / "run"))
-    monkeypatch.setattr(vxlan, "unplugged", lambda _connection: [])
-    monkeypatch.setattr(vxlan, "used_by_domains", lambda _connection: set())
-    monkeypatch.setattr(tunnels, "host_name", lambda: "kvm1")
+    monkeypatch.setattr(made_bridges, "FOLDER", str(tmp_path / "networks"))
+    for module in (made_bridges, tunnels, joined_bridges):
+        monkeypatch.setattr(module, "LOCK_ROOT", str(tmp_path / "run"))
+    monkeypatch.setattr(joined_bridges, "unplugged", lambda _connection: [])
+    monkeypatch.setattr(joined_bridges, "used_by_domains", lambda _connection: set())
+    for module in (made_bridges, tunnels, host_links):
+        monkeypatch.setattr(module, "host_name", lambda: "kvm1")
     try:
         ip("link", "set", "lo", "up")
         ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
@@ -82,8 +86,12 @@ def _host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[None]:
         os.close(former)
 
 
-def ensure(check_mode: bool = False, **changes: t.Any) -> dict[str, t.Any]:
-    return HOST.ensure(None, dataclasses.replace(SPEC, **changes), check_mode)
+def recorded() -> list[tunnels.Tunnel]:
+    return made_bridges.recorded(tunnels.Tunnel)
+
+
+def ensure(check_mode: bool = False, vxlan_address: str = "192.0.2.1", **changes: t.Any) -> dict[str, t.Any]:
+    return HOST.ensure(None, dataclasses.replace(SPEC, uplinks=Uplinks(vxlan_address), **changes), check_mode)
 
 
 def refused(kind: type[BootflowError], **changes: t.Any) -> str:
@@ -96,9 +104,9 @@ def refused(kind: type[BootflowError], **changes: t.Any) -> str:
 def test_the_first_guest_makes_it_and_the_next_ones_change_nothing() -> None:
     planned = ensure(check_mode=True)
     assert (planned["changed"], planned["defined"], planned["diff"]["after"]) == (True, True, TEXT)
-    assert not links() & {"vxbr100", "vxlan100"} and tunnels.recorded() == [], "check mode makes nothing"
+    assert not links() & {"vxbr100", "vxlan100"} and recorded() == [], "check mode makes nothing"
     assert ensure() == planned
-    assert tunnels.found_text(tunnels.recorded()[0]) == TEXT and flooded() == {"192.0.2.2", "192.0.2.3"}
+    assert made_bridges.found_text(recorded()[0]) == TEXT and flooded() == {"192.0.2.2", "192.0.2.3"}
     assert ensure() == ensure(check_mode=True) == {
         "changed": False, "defined": False, "started": False, "type": "vxlan", "source": "vxbr100", "bridge": "vxbr100",
     }  # fmt: skip
@@ -107,7 +115,7 @@ def test_the_first_guest_makes_it_and_the_next_ones_change_nothing() -> None:
 def test_the_host_has_no_address_in_it_and_the_bridge_waits_for_nothing() -> None:
     ensure()
     (bridge,) = json.loads(ip("-json", "-details", "address", "show", "dev", "vxbr100"))
-    assert bridge["addr_info"] == [] and bridge["ifalias"] == tunnels.MARK
+    assert bridge["addr_info"] == [] and bridge["ifalias"] == tunnels.Tunnel.MARK
     data = bridge["linkinfo"]["info_data"]
     assert (data["stp_state"], data["forward_delay"], data["mcast_snooping"]) == (0, 0, 0)
     (device,) = json.loads(ip("-json", "-details", "link", "show", "dev", "vxlan100"))
@@ -151,7 +159,7 @@ def test_what_others_changed_is_corrected(command: str, line: str) -> None:
     ip(*command.split())
     changed = ensure()
     assert changed["changed"] and line in changed["diff"]["after"] and changed["diff"]["before"] != TEXT
-    assert tunnels.found_text(tunnels.recorded()[0]) == TEXT and not ensure()["changed"]
+    assert made_bridges.found_text(recorded()[0]) == TEXT and not ensure()["changed"]
 
 
 def test_another_address_of_the_host_replaces_the_device_only() -> None:
@@ -182,7 +190,7 @@ def test_hosts_that_cannot_serve_it() -> None:
     assert refused(HostLacksNetwork, vxlan_address="192.0.2.9") == text
     ip("link", "set", "eth0", "down")
     assert refused(HostLacksNetwork) == text
-    assert not links() & {"vxbr100", "vxlan100"} and tunnels.recorded() == []
+    assert not links() & {"vxbr100", "vxlan100"} and recorded() == []
 
 
 @pytest.mark.parametrize(
@@ -201,7 +209,7 @@ def test_hosts_that_cannot_serve_it() -> None:
 )
 def test_bad_input(changes: dict[str, t.Any], text: str) -> None:
     assert text in refused(InvalidInput, **changes)
-    assert tunnels.recorded() == []
+    assert recorded() == []
 
 
 def test_an_address_on_lo_says_nothing_of_the_way() -> None:
@@ -215,14 +223,14 @@ def test_devices_of_others_are_left_alone() -> None:
     assert refused(NetworkError) == text
     ip("link", "add", "vxlan7", "type", "bridge")
     assert "needs the name vxlan7" in refused(NetworkError, source="br7", vni=7)
-    ip("link", "set", "vxlan7", "alias", tunnels.MARK)
+    ip("link", "set", "vxlan7", "alias", tunnels.Tunnel.MARK)
     assert "needs the name vxlan7" in refused(NetworkError, source="br7", vni=7), "the bridge of another network"
     assert "vxlan7" in links()
     ip("link", "add", "other", "type", "vxlan", "id", "8", "dstport", "4789", "local", "192.0.2.1")
     assert refused(NetworkError, source="br8", vni=8) == "network lab needs VNI 8 on kvm1, where other has it already"
     ip("link", "add", "port", "type", "vxlan", "id", "9", "dstport", "8472", "local", "192.0.2.1")
     assert ensure(source="br9", vni=9)["defined"], "another port is another network"
-    assert [each.bridge for each in tunnels.recorded()] == ["br9"]
+    assert [each.bridge for each in recorded()] == ["br9"]
 
 
 def until_made() -> None:
@@ -254,7 +262,7 @@ def test_a_port_that_another_program_has_is_an_error_with_a_remedy(hidden: bool)
     if not hidden:
         ip("link", "delete", "theirs")
     until_made()
-    assert tunnels.found_text(tunnels.recorded()[0]) == TEXT, "the next build completes it"
+    assert made_bridges.found_text(recorded()[0]) == TEXT, "the next build completes it"
 
 
 def test_a_network_that_gets_another_vni_or_bridge_while_the_host_has_it() -> None:
@@ -273,9 +281,9 @@ def purge(min_age: float = 0, keep: t.Collection[str] = (), check_mode: bool = F
 
 def test_the_last_guest_s_purge_removes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ensure()
-    monkeypatch.setattr(vxlan, "used_by_domains", lambda _connection: {"vxbr100"})
+    monkeypatch.setattr(joined_bridges, "used_by_domains", lambda _connection: {"vxbr100"})
     assert purge() == [], "a domain has it"
-    monkeypatch.setattr(vxlan, "used_by_domains", lambda _connection: set())
+    monkeypatch.setattr(joined_bridges, "used_by_domains", lambda _connection: set())
     assert purge(keep=("vxbr100",)) == [] and purge(min_age=60) == []
     ip("link", "add", "vnet0", "type", "veth", "peer", "name", "guest0")
     ip("link", "set", "vnet0", "master", "vxbr100")
@@ -283,7 +291,7 @@ def test_the_last_guest_s_purge_removes_it(monkeypatch: pytest.MonkeyPatch) -> N
     ip("link", "delete", "vnet0")
     removed = [{"name": "vxbr100", "changed": True, "definition": TEXT, "error": None}]
     assert purge(check_mode=True) == removed and "vxbr100" in links()
-    assert purge() == removed and not links() & {"vxbr100", "vxlan100"} and tunnels.recorded() == []
+    assert purge() == removed and not links() & {"vxbr100", "vxlan100"} and recorded() == []
     assert purge() == []
 
 
@@ -292,31 +300,31 @@ def test_a_purge_leaves_what_another_made_in_the_meantime() -> None:
     ip("link", "delete", "vxlan100")
     ip("link", "set", "vxbr100", "alias", "theirs")
     assert [each["error"] for each in purge()] == [None]
-    assert "vxbr100" in links() and tunnels.recorded() == []
+    assert "vxbr100" in links() and recorded() == []
 
 
 def test_the_start_of_a_guest_makes_it_again_after_a_restart_of_the_host() -> None:
     ensure()
-    os.utime(os.path.join(tunnels.FOLDER, "vxbr100"), (1000, 1000))
+    os.utime(os.path.join(made_bridges.FOLDER, "vxbr100"), (1000, 1000))
     ip("link", "delete", "vxlan100")
     ip("link", "delete", "vxbr100")
-    tunnels.restore_tunnels(lambda: ["br0"])
+    made_bridges.restore_bridges(tunnels.Tunnel, lambda: ["br0"])
     assert "vxbr100" not in links(), "a guest that does not have it"
-    tunnels.restore_tunnels(lambda: GUEST)
-    assert tunnels.found_text(tunnels.recorded()[0]) == TEXT
-    assert tunnels.unneeded_for(tunnels.recorded()[0]) > 10**9, "no build needed it"
-    tunnels.restore_tunnels(lambda: pytest.fail("where nothing is missing, no definition is read"))
+    made_bridges.restore_bridges(tunnels.Tunnel, lambda: GUEST)
+    assert made_bridges.found_text(recorded()[0]) == TEXT
+    assert made_bridges.unneeded_for(recorded()[0]) > 10**9, "no build needed it"
+    made_bridges.restore_bridges(tunnels.Tunnel, lambda: pytest.fail("where nothing is missing, no definition is read"))
 
 
 def test_a_report_joins_it_with_a_new_host() -> None:
     ensure()
-    os.utime(os.path.join(tunnels.FOLDER, "vxbr100"), (1000, 1000))
+    os.utime(os.path.join(made_bridges.FOLDER, "vxbr100"), (1000, 1000))
     peers = ["192.0.2.2", "192.0.2.3", "192.0.2.4"]
     planned = tunnels.refresh_tunnels("192.0.2.1", peers, True)
     assert planned["vxbr100"]["diff"]["after"] == TEXT + "peer 192.0.2.4\n" and len(flooded()) == 2
     assert tunnels.refresh_tunnels("192.0.2.1", peers, False) == planned and flooded() == set(peers)
     assert tunnels.refresh_tunnels("192.0.2.1", peers, False)["vxbr100"]["changed"] is False
-    assert tunnels.recorded()[0].peers == tuple(peers) and tunnels.unneeded_for(tunnels.recorded()[0]) > 10**9
+    assert recorded()[0].peers == tuple(peers) and made_bridges.unneeded_for(recorded()[0]) > 10**9
     wrong = tunnels.refresh_tunnels("192.0.2.1", ["fd00::2"], False)["vxbr100"]
     assert wrong["error"]["code"] == "InvalidInput" and flooded() == set(peers)
 
@@ -326,17 +334,17 @@ def test_a_report_of_a_host_that_restarted_makes_no_devices() -> None:
     ip("link", "delete", "vxlan100")
     ip("link", "delete", "vxbr100")
     changed = tunnels.refresh_tunnels("192.0.2.1", ["192.0.2.4"], False)["vxbr100"]
-    assert changed["changed"] and "vxbr100" not in links() and tunnels.recorded()[0].peers == ("192.0.2.4",)
-    tunnels.restore_tunnels(lambda: GUEST)
+    assert changed["changed"] and "vxbr100" not in links() and recorded()[0].peers == ("192.0.2.4",)
+    made_bridges.restore_bridges(tunnels.Tunnel, lambda: GUEST)
     assert flooded() == {"192.0.2.4"}
 
 
 def test_what_the_host_reports_to_the_scheduler() -> None:
-    assert HOST.networks(None, "192.0.2.1") == [FoundNetwork("underlay", True)]
-    assert HOST.networks(None, "192.0.2.9") == [FoundNetwork("underlay", False)]
-    assert HOST.networks(None, "") == [] and HOST.report(None) == []
+    assert HOST.networks(None, Uplinks("192.0.2.1")) == [FoundNetwork("underlay", True)]
+    assert HOST.networks(None, Uplinks("192.0.2.9")) == [FoundNetwork("underlay", False)]
+    assert HOST.networks(None, Uplinks("")) == [] and HOST.report(None) == []
     ip("address", "add", "198.51.100.1/32", "dev", "lo")
-    assert HOST.networks(None, "198.51.100.1") == [FoundNetwork("underlay", False)], "the host would refuse it"
+    assert HOST.networks(None, Uplinks("198.51.100.1")) == [FoundNetwork("underlay", False)], "the host would refuse it"
 
 
 def test_a_file_that_cannot_be_read_is_no_network(tmp_path: Path) -> None:
@@ -347,4 +355,4 @@ def test_a_file_that_cannot_be_read_is_no_network(tmp_path: Path) -> None:
         ("liar", (tmp_path / "networks/vxbr100").read_text()),
     ):
         (tmp_path / "networks" / name).write_text(text)
-    assert [each.bridge for each in tunnels.recorded()] == ["vxbr100"]
+    assert [each.bridge for each in recorded()] == ["vxbr100"]

@@ -26,7 +26,7 @@ from ..reference import make_options
 BR0 = HostNetwork("bridge", "br0", "servers")
 BR7 = HostNetwork("bridge", "br7", "data")
 LAN = HostNetwork("network", "lan-here", "lan")
-LAB = HostNetwork("vxlan", "vxbr100", "lab")
+LAB = HostNetwork("vxlan", "underlay", "lab")
 ALL: Reported = {"bridge": {"br0": True, "br7": True}, "network": {"lan-here": True}}
 NO_BR7 = "Linux bridge br7 does not exist (network data)"
 
