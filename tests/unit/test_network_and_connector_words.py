@@ -35,6 +35,7 @@ OWN = {
     "network": {CORE + "networks/types/network.py", HOSTS + "libvirt/network_types/network.py"},
     "bridge": {CORE + "networks/types/bridge.py"},
     "vxlan": {CORE + "networks/types/vxlan.py"},
+    "vlan": {CORE + "networks/types/vlan.py"},
     "kernel": {CORE + "volumes/connectors/kernel.py", CORE + "settings/hosts.py"},
     "qemu": {CORE + "volumes/connectors/qemu.py"},
     "rbd": {CORE + "volumes/connectors/rbd.py", CORE + "volumes/drivers/rbd.py"},
@@ -71,6 +72,11 @@ OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
     ("network", "an attribute of libvirt's interfaces"): {HOSTS + "libvirt/network_types/used_networks.py"},
     ("bridge", "an attribute of libvirt's interfaces"): {HOSTS + "libvirt/network_types/used_networks.py"},
     ("vxlan", "the kernel's type of a device"): {HOSTS + "bridges/tunnels.py"},
+    ("vlan", "the field with the number of the VLAN"): {
+        CORE + "request/catalogue_networks.py",
+        "plugin_utils/builds/build_parts.py",
+    },
+    ("vlan", "an element of libvirt's interfaces"): {CORE + "guest/domain/compare.py"},
     ("vlan", "the kernel's type of a device, and the field with its number"): {HOSTS + "bridges/vlans.py"},
     ("bridge", "a program of iproute2, and the kernel's type of a device"): {
         HOSTS + "bridges/tunnels.py",
@@ -104,6 +110,7 @@ COUNTERPARTS = {
     CORE + "networks/types/network.py": {HOSTS + "libvirt/network_types/network.py"},
     CORE + "networks/types/bridge.py": {HOSTS + "libvirt/network_types/bridge.py"},
     CORE + "networks/types/vxlan.py": {HOSTS + "libvirt/network_types/vxlan.py"},
+    CORE + "networks/types/vlan.py": {HOSTS + "libvirt/network_types/vlan.py"},
     CORE + "volumes/connectors/kernel.py": {"plugin_utils/volumes/connectors/kernel.py"},
     CORE + "volumes/connectors/qemu.py": {"plugin_utils/volumes/connectors/qemu.py"},
     CORE + "volumes/connectors/rbd.py": {
@@ -114,6 +121,7 @@ COUNTERPARTS = {
     HOSTS + "libvirt/network_types/bridge.py": set(),
     HOSTS + "libvirt/network_types/network.py": set(),
     HOSTS + "libvirt/network_types/vxlan.py": set(),
+    HOSTS + "libvirt/network_types/vlan.py": set(),
     "plugin_utils/volumes/connectors/kernel.py": set(),
     "plugin_utils/volumes/connectors/qemu.py": set(),
     "plugin_utils/volumes/connectors/rbd.py": set(),

@@ -244,7 +244,9 @@ def _joined(placed: t.Iterable[builds.Build]) -> list[str]:
     """Return a line for each VXLAN or VLAN network that hosts of this plan did not have when they reported: the boot makes it there."""
     lacking: dict[str, set[str]] = {}
     for build in placed:
-        present = {made["name"] for kind in ("vxlan", "vlan") for made in build.facts.get(kind + "_networks") or ()}
+        facts = build.facts
+        made = [*(facts.get("vxlan_networks") or ()), *(facts.get("vlan_networks") or ())]
+        present = {bridge["name"] for bridge in made}
         for _port, network in build.ports:
             if network.joins_hosts and network.source not in present and build.row.host:
                 lacking.setdefault(_made_words(network), set()).add(build.row.host)

@@ -34,7 +34,7 @@ class Network:
 
     @property
     def joins_hosts(self) -> bool:
-        """Whether each host gets a bridge for it, which the collection makes, and which is joined to those of the other hosts."""
+        """Whether each host gets a bridge for it, which the collection makes and joins to the bridges of the other hosts."""
         return self.vni is not None or self.vlan is not None
 
     @property

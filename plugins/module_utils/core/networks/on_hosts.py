@@ -22,7 +22,7 @@ INACTIVE = "is not active"
 
 
 class HostNetwork(t.NamedTuple):
-    """What hosts must have for a network, by its ``type``. ``needed``: the name of that on them. ``name``: of the network in bootflow_networks."""
+    """The need of a network on its hosts: a bridge, or an interface. ``needed``: its name there. ``name``: of the network in bootflow_networks."""
 
     type: str
     needed: str

@@ -24,7 +24,7 @@ def vlan_device(interface: str, vlan: int) -> str:
 def check_interface_mappings(value: t.Any) -> dict[str, str]:
     """Return physical network -> interface of a host. :raises InvalidInput: a name is wrong, or two networks have one interface"""
     if not isinstance(value, t.Mapping):
-        raise InvalidInput(message="%r is no mapping of physical networks to interfaces" % (value,), remedy=_REMEDY)
+        raise InvalidInput(message="%r is not a mapping of physical networks to interfaces" % (value,), remedy=_REMEDY)
     mappings: dict[str, str] = {}
     for network, interface in value.items():
         check_physical_network(network)
@@ -36,7 +36,7 @@ def check_interface_mappings(value: t.Any) -> dict[str, str]:
 
 
 def check_physical_network(name: t.Any) -> str:
-    """Return the name of a physical network. :raises InvalidInput: it is no text of 1 to 64 printable characters without spaces"""
+    """Return the name of a physical network. :raises InvalidInput: it does not have 1 to 64 printable characters, or has a space"""
     if not isinstance(name, str) or not 0 < len(name) <= 64 or not name.isprintable() or " " in name:
         raise InvalidInput(message="%r is not the name of a physical network" % (name,), remedy=_REMEDY)
     return name

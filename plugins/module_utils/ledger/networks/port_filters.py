@@ -32,7 +32,7 @@ def next_revisions(tx: Transaction, hosts: t.Collection[str]) -> dict[str, int]:
     """Return host -> the number of its next document. Two transactions that number documents of a host take turns."""
     c = port_filter_revisions.c
     count(tx, hosts)
-    return {host: int(n) for host, n in tx.execute(sa.select(c.host, c.revision).where(_of(tx, hosts)))}
+    return {host: int(n) for host, n in tx.execute(sa.select(c.host, c.revision).where(_among_hosts(tx, hosts)))}
 
 
 def count(tx: Transaction, hosts: t.Collection[str]) -> None:
@@ -40,16 +40,18 @@ def count(tx: Transaction, hosts: t.Collection[str]) -> None:
     c = port_filter_revisions.c
     for host in sorted(set(hosts) - lock_numbers(tx, hosts)):
         insert_new(tx, port_filter_revisions, host=host, revision=0)
-    tx.execute(port_filter_revisions.update().where(_of(tx, hosts)).values(revision=c.revision + 1))
+    tx.execute(port_filter_revisions.update().where(_among_hosts(tx, hosts)).values(revision=c.revision + 1))
 
 
 def lock_numbers(tx: Transaction, hosts: t.Collection[str]) -> set[str]:
     """Have other transactions wait that number or confirm documents of these hosts. Returns the hosts that have a number."""
     c = port_filter_revisions.c
-    return set(tx.execute(sa.select(c.host).where(_of(tx, hosts)).order_by(c.host).with_for_update()).scalars())
+    return set(
+        tx.execute(sa.select(c.host).where(_among_hosts(tx, hosts)).order_by(c.host).with_for_update()).scalars()
+    )
 
 
-def _of(tx: Transaction, hosts: t.Collection[str]) -> sa.ColumnElement[bool]:
+def _among_hosts(tx: Transaction, hosts: t.Collection[str]) -> sa.ColumnElement[bool]:
     return bulk.among(tx, port_filter_revisions.c.host, sorted(set(hosts)))
 
 

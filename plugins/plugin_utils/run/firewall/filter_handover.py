@@ -40,7 +40,7 @@ class OnController(OfRun, t.Protocol):
 
 
 def give(action: OnController, hosts: t.Iterable[str]) -> None:
-    """Hand the documents of those of the ``hosts`` that filter to their next tasks."""
+    """Hand documents to the next tasks of ``hosts``, where these filter."""
     filtering = [] if action.check_mode else _filtering(action, sorted(set(hosts)))
     if not filtering:
         return
@@ -71,12 +71,12 @@ def collect(action: OnController) -> None:
     """Confirm the documents that hosts took, and end all that were handed over. The controller's tasks begin with it."""
     folder = folder_of(action)
     given = {path: int(json.loads(path.read_text())["document"]["revision"]) for path in folder.glob("*.%s" % GIVEN)}
-    taken = {path: int(path.read_text()) for path in folder.glob("*.%s" % TAKEN)}
-    if not (given or taken):
+    brought = {path: int(path.read_text()) for path in folder.glob("*.%s" % TAKEN)}
+    if not (given or brought):
         return
     from ....module_utils.ledger.networks import filter_marks  # only where hosts filter
 
-    confirmed = {_host_of(path): revision for path, revision in taken.items()}
+    confirmed = {_host_of(path): revision for path, revision in brought.items()}
     untaken = {_host_of(path): revision for path, revision in given.items() if _host_of(path) not in confirmed}
 
     def write(tx: Transaction) -> None:
@@ -84,7 +84,7 @@ def collect(action: OnController) -> None:
         filter_marks.give_back(tx, untaken)
 
     action.write(write)
-    for path in (*given, *taken):
+    for path in (*given, *brought):
         path.unlink(missing_ok=True)
 
 

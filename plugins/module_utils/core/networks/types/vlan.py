@@ -46,7 +46,8 @@ class VlanNetwork:
     def read(self, fields: Fields, subnets: t.Sequence[Subnet]) -> dict[str, t.Any]:
         physical_network = fields.name("physical_network")
         try:
-            check_physical_network(physical_network)
+            if physical_network:  # else it is missing
+                check_physical_network(physical_network)
         except InvalidInput as error:
             fields.wrong("physical_network", error.message, error.remedy)
         return {

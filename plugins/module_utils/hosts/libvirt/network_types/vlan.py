@@ -50,9 +50,9 @@ class HostVlan:
     def networks(self, connection: t.Any, uplinks: Uplinks) -> list[FoundNetwork]:
         """Return the physical networks that the host is in: the bridges are made where they are missing."""
         mappings = check_interface_mappings(uplinks.physical_interfaces)
-        there = links.links_of(mappings.values())
+        present = links.links_of(mappings.values())
         return [
-            FoundNetwork(network, interface in there and links.is_up(there[interface]))
+            FoundNetwork(network, interface in present and links.is_up(present[interface]))
             for network, interface in mappings.items()
         ]
 
