@@ -12,7 +12,7 @@ import typing as t
 from ..module_utils.core import errors
 from ..module_utils.core.settings.run import MAINTENANCE, RUN
 from ..module_utils.core.times import utc
-from ..module_utils.ledger import purge
+from ..module_utils.ledger import capacity, purge
 from ..module_utils.ledger.db import backup
 from ..plugin_utils.run import tables
 from ..plugin_utils.run.ledger_action import RUN_LIMIT, LedgerAction
@@ -23,7 +23,11 @@ preload.load_action_after_the_first()
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
-        "state": {"type": "str", "choices": ["migrated", "backup", "purged"], "default": "migrated"},
+        "state": {
+            "type": "str",
+            "choices": ["migrated", "backup", "purged", "capacity_recorded"],
+            "default": "migrated",
+        },
         **MAINTENANCE.options(),
         **RUN.options("print_table"),
         "use_reserve": {"type": "bool", "default": False},
@@ -77,6 +81,17 @@ class ActionModule(LedgerAction):
         lines += ["  %8d %s" % (count, name) for name, count in counts.items()] or ["  nothing"]
         self._show(lines)
         return {"changed": bool(counts), "purged": counts}
+
+    def _capacity_recorded(self) -> dict[str, t.Any]:
+        # Most heartbeats only read: the day has its row.
+        ledger = self.rehearsal_ledger()
+        try:
+            if ledger.inspect(capacity.is_recorded):
+                return {"changed": False}
+            write = ledger.rehearsal if self.check_mode else ledger.transact
+            return {"changed": write(capacity.record_day)}
+        finally:
+            ledger.close()
 
     def _show(self, lines: t.Sequence[str]) -> None:
         if self.options["print_table"]:

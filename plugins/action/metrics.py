@@ -27,12 +27,13 @@ class ActionModule(LedgerAction):
     def act(self) -> dict[str, t.Any]:
         variable_names.warn(self)
         path = self.options["path"]
-        exposition.check_path(path)
+        file = exposition.file_at(path)
+        file.check()
         hosts, down_time = self.compute_hosts(), self.options["service_down_time"]
         text = exposition.exposition(self.open_reader().inspect(lambda tx: gauges.gauges_of(tx, hosts, down_time)))
-        before = exposition.read(path)
+        before = file.read()
         if text != before and not self.check_mode:
-            exposition.write(path, text)
+            file.write(text)
         return {
             "changed": text != before,
             "path": path,

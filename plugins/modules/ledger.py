@@ -27,9 +27,10 @@ options:
         C(pg_dump).
       - V(purged) removes deleted instances and their history that are older than O(history_retention_days), and old
         runs and notifications. Existing instances keep all of their history.
+      - V(capacity_recorded) writes what all hosts have and what is in use, once a day (UTC), for M(bootflow.compute.report).
       - In check mode nothing is written; the result shows what would be done.
     type: str
-    choices: [migrated, backup, purged]
+    choices: [migrated, backup, purged, capacity_recorded]
     default: migrated
   dest:
     description:
@@ -73,6 +74,10 @@ EXAMPLES = r"""
   bootflow.compute.ledger:
     state: backup
     dest: /var/backups/bootflow/ledger-{{ now(utc=true, fmt='%Y%m%dT%H%M%SZ') }}.db
+
+- name: Record the capacity of the day
+  bootflow.compute.ledger:
+    state: capacity_recorded
 
 - name: Purge history older than 90 days
   bootflow.compute.ledger:

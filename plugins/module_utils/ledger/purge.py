@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Purging old rows: deleted instances, volumes and snapshots with all their history, deleted images and backups, old runs, old notifications.
+"""Purging old rows: deleted instances, volumes and snapshots with their history, deleted images and backups, old runs, notifications and days of capacity.
 
 Live instances, volumes and images are kept, and so are deleted ones that a host still has to clean up. Tables that refer to an
 instance are found in the schema, so that tables of later revisions are included.
@@ -12,13 +12,23 @@ from __future__ import annotations
 
 import typing as t
 
+from .capacity import day_of
 from .compute.instances import LIVE
 from .database import Ledger
 from .db.sqlalchemy_import import sa
 from .db.transaction import Transaction
 from .schema.backup_tables import instance_backups
 from .schema.image_tables import image_places, images
-from .schema.tables import instances, metadata, migrations, notifications, request_specs, reservations, runs
+from .schema.tables import (
+    capacity_days,
+    instances,
+    metadata,
+    migrations,
+    notifications,
+    request_specs,
+    reservations,
+    runs,
+)
 from .schema.volume_tables import (
     volume_attachments,
     volume_cleanups,
@@ -91,6 +101,7 @@ def plan(tx: Transaction, before: float) -> dict[str, int]:
     counts["images"] = _count(tx, images, *_old_images(before))
     counts["instance_backups"] = _count(tx, instance_backups, *_old_backups(before))
     counts["runs"] = _count(tx, runs, *_old_runs(before))
+    counts["capacity_days"] = _count(tx, capacity_days, capacity_days.c.day < day_of(before))
     return {name: count for name, count in counts.items() if count}
 
 
@@ -110,6 +121,7 @@ def purge(ledger: Ledger, before: float, batch: int = BATCH) -> dict[str, int]:
         (_images, ROWS),
         (_backups, ROWS),
         (_runs, ROWS),
+        (_capacity_days, ROWS),
     ]
     for step, size in steps:
         while True:
@@ -270,6 +282,11 @@ def _backups(tx: Transaction, before: float, size: int) -> dict[str, int]:
 
 def _runs(tx: Transaction, before: float, size: int) -> dict[str, int]:
     return _by_key(tx, runs, runs.c.id, sa.select(runs.c.id).where(*_old_runs(before)), size)
+
+
+def _capacity_days(tx: Transaction, before: float, size: int) -> dict[str, int]:
+    c = capacity_days.c
+    return _by_key(tx, capacity_days, c.day, sa.select(c.day).where(c.day < day_of(before)), size)
 
 
 def _by_key(

@@ -9,13 +9,10 @@ source: the exposition formats of Prometheus, version 0.0.4
 
 from __future__ import annotations
 
-import os
 import typing as t
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from ...module_utils.core.errors import InvalidInput
-from ..transport.packed_modules import write_whole
+from .output_file import OutputFile
 
 SUFFIX = ".prom"  # the textfile collector reads no other file
 
@@ -49,41 +46,15 @@ def exposition(gauges: t.Iterable[Gauge]) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def check_path(path: str) -> None:
-    """:raises InvalidInput: the textfile collector would not read the file, or its folder is missing."""
-    if not path.endswith(SUFFIX) or os.path.basename(path) == SUFFIX:
-        raise InvalidInput(
-            reason="bootflow_metrics_file must end in %s, got %s" % (SUFFIX, path),
-            remedy="Name a file in the folder of --collector.textfile.directory, for example bootflow%s." % SUFFIX,
-        )
-    if not os.path.isdir(os.path.dirname(path)):
-        raise InvalidInput(
-            reason="the folder of bootflow_metrics_file does not exist: %s" % os.path.dirname(path),
-            remedy="Make it, and have node exporter read it (--collector.textfile.directory).",
-        )
-
-
-def read(path: str) -> str | None:
-    """Return the text of the file; None if it cannot be read."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def write(path: str, text: str) -> None:
-    """Write the file as a whole, so that no collector reads a part of it.
-
-    :raises InvalidInput: it cannot be written.
-    """
-    try:
-        write_whole(Path(path), text.encode("utf-8"), 0o644)  # the exporter is another user
-    except OSError as error:
-        raise InvalidInput(
-            reason="bootflow_metrics_file %s cannot be written: %s" % (path, error.strerror),
-            remedy="Let the user of this run write to the folder.",
-        ) from None
+def file_at(path: str) -> OutputFile:
+    """Return the file that the textfile collector reads."""
+    return OutputFile(
+        path,
+        variable="bootflow_metrics_file",
+        suffix=SUFFIX,
+        remedy_for_name="Name a file in the folder of --collector.textfile.directory, for example bootflow%s." % SUFFIX,
+        remedy_for_folder="Make it, and have node exporter read it (--collector.textfile.directory).",
+    )
 
 
 def _escaped(text: str) -> str:

@@ -31,8 +31,22 @@ NAME = "whatif"  # of the entry that is made of the options
 FIELDS = ("flavor", "image", "availability_zone", "scheduler_hints", "count")
 # Where no image is asked about: one that fits every flavor and every host.
 ANY_IMAGE = "any image, none was asked about"
+STAND_IN = {"name": ANY_IMAGE, "url": "file:///none", "disk_format": "raw", "allow_unverified": True}
 
 Answers = t.Tuple[t.List[Answer], t.List[t.Dict[str, t.Any]], Facts]  # of requests, of lost hosts
+
+
+def fleet_reader(action: LedgerAction) -> tuple[dict[str, dict[str, t.Any]], ledger_whatif.ReadFleet]:
+    """Return the settings of hosts in the inventory, and what reads the fleet with these settings, without writing them."""
+    configurations = scheduler_settings.configurations(action)
+    aggregates, host_vars = scheduler_settings.aggregates_of(action), scheduler_settings.vars_for_filters(action)
+    usable = action.hosts_to_use()
+
+    def read_fleet(tx: Transaction, needs: fleet.Needs) -> Fleet:
+        ledger_fleet = fleet.read(tx, usable, aggregates, host_vars, needs)
+        return ledger_whatif.as_configured(tx, ledger_fleet, configurations)
+
+    return configurations, read_fleet
 
 
 class WhatIf:
@@ -134,8 +148,7 @@ class WhatIf:
         if options["image"] is None:
             entry["image"] = ANY_IMAGE
             if isinstance(options["images"], list):
-                stand_in = {"url": "file:///none", "disk_format": "raw", "allow_unverified": True}
-                options["images"] = [*options["images"], {"name": ANY_IMAGE, **stand_in}]
+                options["images"] = [*options["images"], STAND_IN]
         options["instances"] = [entry]
         requests = boot_request.BootRequest(
             options,
@@ -173,18 +186,9 @@ class WhatIf:
     # --- the ledger ------------------------------------------------------------------------------------------------
 
     def _read(self, requests: t.Sequence[ServerRequest], losing: t.Sequence[str] | None) -> Answers:
-        configurations = scheduler_settings.configurations(self.action)
-        aggregates, host_vars = (
-            scheduler_settings.aggregates_of(self.action),
-            scheduler_settings.vars_for_filters(self.action),
-        )
-        usable, now = self.action.hosts_to_use(), self.action.context().now
-        options = scheduler_settings.scheduler_options(self.action, now, explain=True)
+        configurations, read_fleet = fleet_reader(self.action)
+        options = scheduler_settings.scheduler_options(self.action, self.action.context().now, explain=True)
         one = self.options["flavor"] is not None
-
-        def read_fleet(tx: Transaction, needs: fleet.Needs) -> Fleet:
-            ledger_fleet = fleet.read(tx, usable, aggregates, host_vars, needs)
-            return ledger_whatif.as_configured(tx, ledger_fleet, configurations)
 
         def read(tx: Transaction) -> Answers:
             answers: list[Answer] = []

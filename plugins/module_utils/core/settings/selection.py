@@ -74,6 +74,57 @@ METRICS = Table(
     )
 )
 
+REPORT = Table(
+    (
+        Setting(
+            "report_file",
+            ABSOLUTE,
+            help="Playbook `report`: file that gets the report, with the ending `.html`, see [report.md](report.md).",
+            option="path",
+            required=True,
+        ),
+        Setting(
+            "report_run",
+            str,
+            help="Playbook `report`: request id of the run whose instances are drawn.",
+            default_text="the newest boot",
+            option="request_id",
+        ),
+        Setting(
+            "report_limit",
+            int,
+            200,
+            "Playbook `report`: how many hosts, instances of the run, claims of a host and reasons are shown at most; a line says how many are left out.",
+            least=1,
+            most=10_000,
+            option="limit",
+        ),
+        Setting(
+            "report_days",
+            int,
+            90,
+            "Playbook `report`: days of capacity over time that are drawn at most.",
+            least=0,
+            most=3660,
+            option="days",
+        ),
+        Setting(
+            "report_flavors",
+            list,
+            help="Playbook `report`: flavors for which the report says how many more instances fit.",
+            default_text="all of `bootflow_flavors`",
+            option="flavor_names",
+        ),
+        Setting(
+            "report_n_plus_1",
+            bool,
+            True,
+            "Playbook `report`: check for each compute host whether its instances would fit on the others, which takes long where hosts are many.",
+            option="n_plus_1",
+        ),
+    )
+)
+
 PRECACHE = Table(
     (
         Setting(

@@ -41,6 +41,7 @@ from .selection import (
     MOVE,
     OPERATION,
     PRECACHE,
+    REPORT,
     RESET,
     SELECTION,
     WHATIF,
@@ -116,7 +117,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
         ),
     ),
     ("Of a storage host", "Read for each host.", STORAGE),
-    ("Hosts and audits", "", (*AUDIT, *HOSTS, *METRICS, *PRECACHE)),
+    ("Hosts and audits", "", (*AUDIT, *HOSTS, *METRICS, *REPORT, *PRECACHE)),
     ("What if", "Of the playbook `whatif`, see [whatif.md](whatif.md); it reads the variables of a boot too.", WHATIF),
     (
         "Selecting instances (list, delete, operations such as stop)",

@@ -128,7 +128,12 @@ def not_placed(tx: Transaction, rows: t.Sequence[Instance], error: errors.Bootfl
     uuids = [r.uuid for r in rows]
     history.add_events(tx, [(uuid, None) for uuid in uuids], "schedule", history.ERROR, error.message)
     end_in_error(tx, rows, error, None)
-    payload = {"method": "build_instances", "state": states.ERROR, "reason": error.message}
+    payload: dict[str, t.Any] = {"method": "build_instances", "state": states.ERROR, "reason": error.message}
+    decision = error.details.get("decision")
+    if decision is not None and decision["hosts"]:
+        from ...core.scheduler.explain import summary  # of boots that fail
+
+        payload["explanation"] = summary(decision)  # not the single hosts: a fleet may have thousands
     history.notify(tx, uuids, "compute_task.build_instances", payload)
 
 

@@ -22,7 +22,7 @@ from ...core.scheduler.options import SchedulerOptions
 from ...core.scheduler.placement import select_destinations
 from ...core.scheduler.request_spec import RequestSpec
 from ...core.scheduler.spare import hosts_that_can_be_lost
-from ...core.scheduler.whatif import how_many
+from ...core.scheduler.whatif import WhatIf, how_many
 from ...ledger.compute import groups, instances, nodes, requests
 from ...ledger.compute.fleet import NEVER_REPORTED, Needs
 from ...ledger.compute.nodes import NodeRow
@@ -105,6 +105,24 @@ def ask(
         )
         answers.append(_answer(fleet, asked, request, len(names) - living, living, options, limit))
     return answers
+
+
+def fit_each(
+    tx: Transaction, entries: t.Sequence[ServerRequest], read_fleet: ReadFleet, options: SchedulerOptions
+) -> list[WhatIf | errors.BootflowError]:
+    """For each request how many of its instances fit, as if it were the only one; the error of one that cannot be counted."""
+    problems = Problems()
+    stored = [_stored(tx, r, "instances[%d]" % i, problems, {}) for i, r in enumerate(entries)]
+    problems.raise_if_any()
+    fleet = read_fleet(tx, schedule.needs_of(stored, options)) if stored else None
+    capacities: list[WhatIf | errors.BootflowError] = []
+    for request, spec in zip(entries, stored):
+        try:
+            asked = schedule.request_spec(spec, [], None, request.project)
+            capacities.append(how_many(t.cast(Fleet, fleet), asked, options))
+        except errors.BootflowError as error:
+            capacities.append(error)
+    return capacities
 
 
 def _answer(

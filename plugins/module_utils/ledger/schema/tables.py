@@ -434,3 +434,19 @@ sightings = sa.Table(
     ),  # of its domain there; empty: it has no domain, but a folder or logical volumes
     sa.Column("reported_at", sa.Float, nullable=False),
 )
+
+# The fleet on one day (UTC), written by the first heartbeat of the day. Capacity is with allocation ratios; used is reserved and claimed.
+capacity_days = sa.Table(
+    "capacity_days",
+    metadata,
+    sa.Column("day", sa.String(10), primary_key=True),  # ISO 8601: the order of texts is that of days
+    sa.Column("hosts", sa.Integer, nullable=False),
+    sa.Column("instances", sa.Integer, nullable=False),
+    sa.Column("memory_mb", sa.BigInteger, nullable=False),
+    sa.Column("memory_mb_used", sa.BigInteger, nullable=False),
+    sa.Column("vcpus", sa.BigInteger, nullable=False),
+    sa.Column("vcpus_used", sa.BigInteger, nullable=False),
+    sa.Column("local_gb", sa.BigInteger, nullable=False),
+    sa.Column("local_gb_used", sa.BigInteger, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+)

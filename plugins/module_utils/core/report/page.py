@@ -1,0 +1,54 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The whole page: one document without scripts, which loads nothing. It is well-formed XML too."""
+
+from __future__ import annotations
+
+from . import capacity, fleet, refusals, timeline
+from .figures import Report
+from .markup import Markup, joined, tag
+from .style import CSS
+from .words import moment
+
+#: Anchor -> words.
+SECTIONS = {"fleet": "Fleet", "run": "Run", "why": "Why", "capacity": "Capacity"}
+#: A browser loads nothing for the page, even if something in it asked for it.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def page(report: Report) -> str:
+    """Return the page. The same figures give the same page."""
+    title = "Fleet of %s" % report.ledger
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Markup(CSS)),
+    )
+    links = [tag("li", tag("a", words, href="#" + anchor)) for anchor, words in SECTIONS.items()]
+    body = tag(
+        "body",
+        tag("a", "Skip to the fleet", href="#fleet", cls="skip"),
+        tag(
+            "header",
+            tag("h1", title),
+            tag("p", "As of %s." % moment(report.moment), cls="facts"),
+            tag("nav", tag("ul", links), aria_label="Sections"),
+        ),
+        tag(
+            "main", fleet.section(report), timeline.section(report), refusals.section(report), capacity.section(report)
+        ),
+        tag(
+            "footer",
+            tag(
+                "p",
+                "From the ledger only: no host was asked. Sizes are what instances have claimed, not what they use.",
+            ),
+        ),
+    )
+    return "<!DOCTYPE html>\n" + joined(tag("html", head, body, "\n", lang="en")).replace("\n\n", "\n") + "\n"
