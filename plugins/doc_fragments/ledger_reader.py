@@ -12,9 +12,9 @@ class ModuleDocFragment:
 options:
   ledger_read_url:
     description:
-      - URL of a PostgreSQL replica of the ledger. The playbooks C(list), C(show), C(events), C(hosts) and C(volume_list)
-        and the inventory plugin read it in place of the ledger, see C(docs/failover.md). The variables of password, TLS
-        and timeouts hold for it too.
+      - URL of a PostgreSQL replica of the ledger. The playbooks C(list), C(show), C(events), C(hosts), C(volume_list),
+        C(metrics) and C(report) and the inventory plugin read it in place of the ledger, see C(docs/failover.md). The
+        variables of password, TLS and timeouts hold for it too.
       - Read from the variable C(bootflow_ledger_read_url), else the ledger itself.
     type: str
 """

@@ -58,7 +58,7 @@ options:
   n_plus_1:
     description:
       - Check for each compute host whether its instances would fit on the others, which takes long where hosts are many.
-      - Read from the variable C(bootflow_report_n_plus_1), else V(true).
+      - Read from the variable C(bootflow_report_n_plus_1), else true for up to O(limit) hosts.
     type: bool
   flavors:
     description:
@@ -141,7 +141,7 @@ request_id:
   type: str
   returned: success
 n_plus_1:
-  description: Whether the instances of any one host would fit on the others; null with O(n_plus_1=false).
+  description: Whether the instances of any one host would fit on the others; null where that was not checked.
   type: bool
   returned: success
 """

@@ -15,6 +15,7 @@ from ...module_utils.core.instances.request import ServerRequest
 from ...module_utils.core.model import Flavor
 from ...module_utils.core.report.figures import Fit, Report
 from ...module_utils.core.request.catalogue import parse_catalogue
+from ...module_utils.core.scheduler.whatif import WhatIf
 from ...module_utils.core.settings.request import REQUEST
 from ...module_utils.flows.boot import whatif
 from ...module_utils.flows.report import fleet, runs
@@ -45,13 +46,14 @@ def figures(action: LedgerAction) -> Report:
     requests, unfit = _requests(action, flavors)
     _configurations, read_fleet = fleet_reader(action)
     now, hosts = action.context().now, action.compute_hosts()
+    checks_losses = len(hosts) <= options["limit"] if options["n_plus_1"] is None else options["n_plus_1"]
     scheduling = scheduler_settings.scheduler_options(action, now)
 
     def read(tx: Transaction) -> Report:
         capacities = whatif.fit_each(tx, list(requests.values()), read_fleet, scheduling)
         fits = dict(unfit)
         fits.update((name, _fit(flavors[name], capacity)) for name, capacity in zip(requests, capacities))
-        lost = whatif.lose(tx, read_fleet, scheduling, hosts) if options["n_plus_1"] else None
+        lost = whatif.lose(tx, read_fleet, scheduling, hosts) if checks_losses else None
         return Report(
             moment=now,
             ledger=str(options["ledger_url"]),
@@ -100,7 +102,7 @@ def _requests(action: LedgerAction, flavors: t.Mapping[str, Flavor]) -> tuple[di
     return requests, unfit
 
 
-def _fit(flavor: Flavor, capacity: whatif.WhatIf | errors.BootflowError) -> Fit:
+def _fit(flavor: Flavor, capacity: WhatIf | errors.BootflowError) -> Fit:
     amounts = {"memory_mb": flavor.memory_mb, "vcpus": flavor.vcpus, "disk_gb": flavor.root_gb + flavor.ephemeral_gb}
     if isinstance(capacity, errors.BootflowError):
         return Fit(flavor.name, amounts, None, 0, capacity.message)

@@ -11,8 +11,8 @@ import typing as t
 
 from .bars import Segment, stacked
 from .figures import RESOURCES, Day, Fit, Report
-from .markup import Markup, joined, table, tag
-from .words import amount, share
+from .markup import Child, Markup, joined, table, tag
+from .words import amount, counted, share
 
 WIDTH, HEIGHT = 360.0, 190.0
 LEFT, RIGHT, TOP, BOTTOM = 8.0, 352.0, 24.0, 166.0  # of the plot
@@ -37,21 +37,21 @@ def _lines(days: t.Sequence[Day]) -> Markup:
         text = "The ledger has %s so far. The playbook heartbeat writes one a day." % ("one day" if days else "no day")
         return joined(heading, tag("p", text, cls="note"))
     pictures = [tag("div", _picture(resource, days), cls="chart") for resource in RESOURCES]
-    rows = [
-        (day.day, day.hosts, day.instances, *(_of(day, resource) for resource in RESOURCES)) for day in reversed(days)
+    rows: list[list[Child]] = [
+        [day.day, day.hosts, day.instances, *(_of(day, resource) for resource in RESOURCES)] for day in reversed(days)
     ]
     head = ("Day", "Hosts", "Instances", *(heading for heading, _unit in RESOURCES.values()))
     figures = table("In use and capacity by day", head, rows, (1, 2, 3, 4, 5))
     return joined(
         heading,
-        tag("p", _key("capacity"), " capacity ", _key("inuse"), " in use", cls="legend"),
+        tag("p", _key("capacity", "capacity"), _key("inuse", "in use"), cls="legend"),
         tag("div", pictures, cls="charts"),
         tag("details", tag("summary", "The days as a table"), figures),
     )
 
 
-def _key(cls: str) -> Markup:
-    return tag("span", cls="key line " + cls)
+def _key(cls: str, words: str) -> Markup:
+    return tag("span", tag("span", cls="key line " + cls), words)
 
 
 def _of(day: Day, resource: str) -> str:
@@ -129,13 +129,10 @@ def _fits(fits: t.Sequence[Fit]) -> Markup:
     most = max((fit.total or 0 for fit in fits), default=0)
     rows = []
     for fit in fits:
-        size = ", ".join(
-            "%s %s"
-            % (
-                amount(resource, fit.amounts[resource]),
-                RESOURCES[resource][0].lower() if resource != "vcpus" else "vCPUs",
-            )
-            for resource in RESOURCES
+        size = "%s of memory, %s, %s of disk" % (
+            amount("memory_mb", fit.amounts["memory_mb"]),
+            counted(fit.amounts["vcpus"], "vCPUs"),
+            amount("disk_gb", fit.amounts["disk_gb"]),
         )
         number: t.Any = "\u2013"
         if fit.total is not None:

@@ -87,7 +87,11 @@ def _sums(hosts: t.Iterable[Host], resource: str) -> tuple[int, int]:
 
 def _n_plus_1(losses: t.Sequence[Loss] | None) -> Markup | None:
     if losses is None:
-        return tag("p", "N+1 was not checked (bootflow_report_n_plus_1).", cls="note")
+        return tag(
+            "p",
+            "N+1 was not checked: bootflow_report_n_plus_1 is false, or not set and there are more hosts than bootflow_report_limit.",
+            cls="note",
+        )
     stuck = [loss for loss in losses if loss.stuck]
     if not stuck:
         return tag(
@@ -111,7 +115,7 @@ def _n_plus_1(losses: t.Sequence[Loss] | None) -> Markup | None:
         tag(
             "p",
             tag("strong", "N+1 does not hold."),
-            " If one of %s were lost, some of its instances would find no other host." % counted(len(stuck), "hosts"),
+            " %s cannot be lost: some of the instances there would find no other host." % counted(len(stuck), "hosts"),
             cls="bad",
         ),
         tag(
@@ -173,7 +177,7 @@ def _host(host: Host, loss: Loss | None, report: Report) -> Markup:
         tag("h4", title, " ", _badges(host)),
         tag("p", "; ".join(facts) + ".", cls="facts"),
         tag("ul", [tag("li", problem) for problem in host.problems], cls="problems") if host.problems else None,
-        [_resource(host, resource, report.limit) for resource in RESOURCES],
+        [_resource(host, resource, report.limit) for resource in RESOURCES] if host.reported_at is not None else None,
         _claims(host, report.limit) if host.claims else None,
         cls="host",
     )

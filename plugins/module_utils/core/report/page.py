@@ -20,7 +20,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 def page(report: Report) -> str:
     """Return the page. The same figures give the same page."""
-    title = "Fleet of %s" % report.ledger
+    title = "Fleet report"
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -37,7 +37,7 @@ def page(report: Report) -> str:
         tag(
             "header",
             tag("h1", title),
-            tag("p", "As of %s." % moment(report.moment), cls="facts"),
+            tag("p", "As of %s, from the ledger %s." % (moment(report.moment), report.ledger), cls="facts"),
             tag("nav", tag("ul", links), aria_label="Sections"),
         ),
         tag(

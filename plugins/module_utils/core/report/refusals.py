@@ -41,7 +41,9 @@ def _refusal(refusal: Refusal) -> Markup:
         tag("p", refusal.message),
         _filters(refusal) if refusal.rejections else None,
         tag("p", tag("strong", "Nearest miss: "), refusal.nearest) if refusal.nearest else None,
-        tag("p", tag("strong", "Smallest change: "), refusal.change) if refusal.change else None,
+        tag("p", tag("strong", "Smallest change: "), refusal.change)
+        if refusal.change and refusal.change not in refusal.remedy
+        else None,
         tag("p", tag("strong", "Remedy: "), refusal.remedy) if refusal.remedy else None,
         tag("p", "Last at %s." % moment(refusal.newest), cls="facts"),
         cls="host",

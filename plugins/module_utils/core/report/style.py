@@ -25,7 +25,9 @@ h1 { font-size: 1.6rem; margin: 0 0 .25rem; }
 h2 { font-size: 1.3rem; margin: 2.25rem 0 .75rem; padding-bottom: .3rem; border-bottom: 2px solid var(--edge); }
 h3 { font-size: 1.05rem; margin: 1.5rem 0 .5rem; }
 h4 { font-size: 1rem; margin: 0; }
-h1, h2, h3, h4, th, td, p, li, dd { overflow-wrap: anywhere; }
+h1, h2, h3, h4, p, li, dd { overflow-wrap: anywhere; }
+th, td { overflow-wrap: break-word; }
+.lane th, .scrolls td { overflow-wrap: anywhere; }
 p { margin: .4rem 0; }
 a { color: var(--used); }
 a:focus-visible, summary:focus-visible, .scrolls:focus-visible { outline: 3px solid var(--used); outline-offset: 2px; }
@@ -50,9 +52,10 @@ p.bad { background: var(--bad-back); color: var(--bad); }
 .legend > span { display: inline-flex; align-items: center; }
 .key { display: inline-block; width: .9rem; height: .9rem; margin-right: .4rem; border-radius: .15rem; border: 1px solid var(--edge); flex: none; }
 .key.line { height: 0; width: 1.4rem; border: 0; border-top: 3px solid; border-radius: 0; align-self: center; }
+article h3 { margin-top: 0; }
 article.host { background: var(--card); border: 1px solid var(--edge); border-radius: .5rem; padding: .75rem .9rem; margin: 0 0 .75rem; break-inside: avoid; }
 .problems { margin: .3rem 0 .5rem; padding-left: 1.2rem; color: var(--bad); font-size: .9rem; }
-.row { display: grid; grid-template-columns: 4.5rem minmax(0, 1fr) minmax(0, 21rem); gap: .15rem .75rem; align-items: center; margin: .3rem 0; }
+.row { display: grid; grid-template-columns: 4.5rem minmax(0, 1fr) minmax(0, 25rem); gap: .15rem .75rem; align-items: center; margin: .3rem 0; }
 .resource { font-size: .85rem; color: var(--soft); }
 .figures { font-size: .85rem; font-variant-numeric: tabular-nums; }
 .over { color: var(--bad); }
@@ -76,10 +79,11 @@ table { border-collapse: collapse; width: 100%; font-size: .87rem; }
 caption { text-align: left; color: var(--soft); padding: .2rem 0; }
 th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--edge); vertical-align: top; font-variant-numeric: tabular-nums; }
 thead th { color: var(--soft); font-weight: 600; white-space: nowrap; }
-tbody th { font-weight: 600; min-width: 6rem; }
+tbody th { font-weight: 600; min-width: 6rem; max-width: 24rem; }
 .number { text-align: right; }
 td.number { white-space: nowrap; }
 summary { cursor: pointer; color: var(--used); font-size: .9rem; width: fit-content; }
+.lane caption { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 .lane table { table-layout: fixed; min-width: 34rem; }
 .lane td, .lane tbody th { vertical-align: middle; padding-top: .15rem; padding-bottom: .15rem; }
 .lane td svg.bar { height: 1.05rem; margin: 0; }

@@ -126,8 +126,8 @@ READING = Table(
         Setting(
             "ledger_read_url",
             str,
-            help="URL of a PostgreSQL replica of the ledger. The playbooks `list`, `show`, `events`, `hosts` and `volume_list` and the inventory"
-            " plugin read it in place of the ledger, see [failover.md](failover.md). The variables of password, TLS and timeouts hold for"
+            help="URL of a PostgreSQL replica of the ledger. The playbooks `list`, `show`, `events`, `hosts`, `volume_list`, `metrics` and `report` and the"
+            " inventory plugin read it in place of the ledger, see [failover.md](failover.md). The variables of password, TLS and timeouts hold for"
             " it too.",
             default_text="the ledger itself",
             secret=True,

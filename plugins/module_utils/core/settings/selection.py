@@ -118,8 +118,8 @@ REPORT = Table(
         Setting(
             "report_n_plus_1",
             bool,
-            True,
-            "Playbook `report`: check for each compute host whether its instances would fit on the others, which takes long where hosts are many.",
+            help="Playbook `report`: check for each compute host whether its instances would fit on the others, which takes long where hosts are many.",
+            default_text="true for up to `bootflow_report_limit` hosts",
             option="n_plus_1",
         ),
     )

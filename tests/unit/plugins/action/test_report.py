@@ -23,7 +23,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import capacity, purge
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
-from ansible_collections.bootflow.compute.tests.unit.worlds.world import SMALL, World, request
+from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 HUGE = Flavor(name="huge", memory_mb=999 * 1024, vcpus=1, root_gb=1)
 FLAVORS = [
@@ -123,6 +123,8 @@ def test_n_plus_1_names_the_instances_without_another_host(busy: World, path: st
     assert "N+1 holds." in words(part(path, "fleet"))
     assert write(busy, path, n_plus_1=False)["n_plus_1"] is None
     assert "N+1 was not checked" in words(part(path, "fleet"))
+    assert write(busy, path, limit=2)["n_plus_1"] is None, "there are three hosts"
+    assert write(busy, path, limit=2, n_plus_1=True)["n_plus_1"] is False
 
 
 def test_why_has_the_filters_that_rejected_the_hosts(busy: World, path: str) -> None:
@@ -320,7 +322,7 @@ def test_the_page_is_for_everybody(busy: World, path: str) -> None:
     safe(path, tree)
     levels = [int(element.tag[1]) for element in tree.iter() if re.fullmatch("h[1-6]", element.tag)]
     assert levels[0] == 1 and levels.count(1) == 1 and all(b - a <= 1 for a, b in zip(levels, levels[1:]))
-    assert tree.get("lang") == "en" and words(tree.find("head/title")).startswith("Fleet of ")  # type: ignore[arg-type]
+    assert tree.get("lang") == "en" and words(tree.find("head/title")).startswith("Fleet report")  # type: ignore[arg-type]
     for picture in tree.iter("svg"):
         assert picture.get("role") == "img" and picture.get("aria-label")
         assert words(picture.find("title")) == " ".join(str(picture.get("aria-label")).split())  # type: ignore[arg-type]
@@ -374,4 +376,3 @@ def test_nothing_is_written_to_the_ledger(busy: World, path: str) -> None:
     before = busy.everything()
     write(busy, path)
     assert busy.everything() == before
-    assert SMALL.name == "small"

@@ -46,6 +46,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import port_filters
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import security_groups as group_flow
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import capacity
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, nodes, shelved
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances as instance_rows
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.moves import set_progress
@@ -170,6 +171,8 @@ def instances(life: Life) -> None:
     life.report("h1", memory=9)
     life.fail("h3", retried, errors.RemoteError(reason="x"), event="networking")
     life.look()
+    with life.ledger.write() as tx:
+        assert capacity.record_day(tx.for_run(life.context()))
     two = life.boot_of(request("two", 2, flavor=dataclasses.replace(SMALL, swap=1, ephemeral_gb=1)))
     life.look()
     with life.ledger.write() as tx:

@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger import capacity, report
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.backups import backups
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import (
     claims,
@@ -58,6 +59,7 @@ WHOLE = [
     (backups.BackupRow, backup_tables.instance_backups),
     (images.ImageRow, image_tables.images),
     (images.PlaceRow, image_tables.image_places),
+    (capacity.CapacityDay, tables.capacity_days),
 ]
 
 PARTS = [
@@ -67,6 +69,8 @@ PARTS = [
     (requests.SpecRow, tables.request_specs),
     (claims.ClaimedDevice, tables.device_claims),
     (ports.SuspiciousPort, tables.ports),
+    (report.Step, tables.instance_action_events),
+    (report.FailedInstance, tables.instances),
 ]
 
 
