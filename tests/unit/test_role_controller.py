@@ -176,6 +176,17 @@ def test_metrics_have_the_name_of_their_file():
     assert own["metrics"] == "{{ {'bootflow_metrics_file': controller_metrics_file} }}"
 
 
+def test_reports_have_the_name_of_their_file_and_their_own_interval():
+    assert service("report", {})[-1].endswith(" -e @/etc/bootflow/units/report.json")
+    tasks = yaml.safe_load((ROOT / "roles" / "controller" / "tasks" / "timers.yml").read_text())
+    (own,) = [t["vars"]["controller_own_variables"] for t in tasks if "vars" in t]
+    assert own["report"] == "{{ {'bootflow_report_file': controller_report_file} }}"
+    defaults = yaml.safe_load((ROOT / "roles" / "controller" / "defaults" / "main.yml").read_text())
+    text = (ROOT / "roles" / "controller" / "templates" / "bootflow.timer.j2").read_text()
+    unit = jinja2.Template(text, trim_blocks=True).render(item=("report", "timer"), **defaults)
+    assert unit.count("=3600\n") == 2
+
+
 @pytest.mark.parametrize(
     ("variables", "wanted"),
     [
@@ -191,6 +202,8 @@ def test_metrics_have_the_name_of_their_file():
         ({"controller_sync_power_state_interval": -1, "controller_backup_interval": 86400}, ["incremental_backup"]),
         ({"controller_sync_power_state_interval": -1, "controller_metrics_file": ""}, []),
         ({"controller_sync_power_state_interval": -1, "controller_metrics_file": "/srv/b.prom"}, ["metrics"]),
+        ({"controller_sync_power_state_interval": -1, "controller_report_file": ""}, []),
+        ({"controller_sync_power_state_interval": -1, "controller_report_file": "/srv/b.html"}, ["report"]),
     ],
 )
 def test_which_playbooks_have_timers(variables, wanted):

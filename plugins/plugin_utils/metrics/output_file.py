@@ -48,7 +48,7 @@ class OutputFile:
             return None
 
     def write(self, text: str) -> None:
-        """Write the file as a whole, so that nobody reads a part of it.
+        """Write the file as a whole: readers never see a part of it.
 
         :raises InvalidInput: it cannot be written.
         """

@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The report on a fleet: what is asked for it, and its file."""
+"""The report on a fleet: the figures of its page, by the options of the action."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a report asks of the ledger, by the options of its action: one snapshot gives all figures."""
+"""The figures of a report, by the options of its action: all are of one snapshot of the ledger."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def figures(action: LedgerAction) -> Report:
         capacities = whatif.fit_each(tx, list(requests.values()), read_fleet, scheduling)
         fits = dict(unfit)
         fits.update((name, _fit(flavors[name], capacity)) for name, capacity in zip(requests, capacities))
-        lost = whatif.lose(tx, read_fleet, scheduling, hosts) if checks_losses else None
+        unplaced = whatif.lose(tx, read_fleet, scheduling, hosts) if checks_losses else None
         return Report(
             moment=now,
             ledger=str(options["ledger_url"]),
             hosts=fleet.hosts(tx, hosts, options["service_down_time"]),
-            losses=None if lost is None else fleet.losses(lost),
+            losses=None if unplaced is None else fleet.losses(unplaced),
             run=runs.run(tx, options["request_id"], options["limit"]),
             refusals=runs.refused(tx),
             days=fleet.days(tx, options["days"]),

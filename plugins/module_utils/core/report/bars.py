@@ -56,11 +56,11 @@ def placed(label: str, spans: t.Iterable[tuple[float, float, Segment]], whole: f
 
 
 def _drawing(label: str, parts: t.Sequence[Markup]) -> Markup:
-    back = tag("rect", x=0, y=0, width=WIDTH, height=20, cls="free")
+    background = tag("rect", x=0, y=0, width=WIDTH, height=20, cls="free")
     return tag(
         "svg",
         tag("title", label),
-        back,
+        background,
         parts,
         viewBox="0 0 1000 20",
         preserveAspectRatio="none",

@@ -38,7 +38,8 @@ def _lines(days: t.Sequence[Day]) -> Markup:
         return joined(heading, tag("p", text, cls="note"))
     pictures = [tag("div", _picture(resource, days), cls="chart") for resource in RESOURCES]
     rows: list[list[Child]] = [
-        [day.day, day.hosts, day.instances, *(_of(day, resource) for resource in RESOURCES)] for day in reversed(days)
+        [day.day, day.hosts, day.instances, *(_use_on(day, resource) for resource in RESOURCES)]
+        for day in reversed(days)
     ]
     head = ("Day", "Hosts", "Instances", *(heading for heading, _unit in RESOURCES.values()))
     figures = table("In use and capacity by day", head, rows, (1, 2, 3, 4, 5))
@@ -54,7 +55,7 @@ def _key(cls: str, words: str) -> Markup:
     return tag("span", tag("span", cls="key line " + cls), words)
 
 
-def _of(day: Day, resource: str) -> str:
+def _use_on(day: Day, resource: str) -> str:
     used, capacity = day.used[resource], day.capacity[resource]
     return "%s of %s (%s)" % (amount(resource, used), amount(resource, capacity), share(used, capacity))
 
@@ -78,8 +79,8 @@ def _picture(resource: str, days: t.Sequence[Day]) -> Markup:
         heading,
         first.day,
         last.day,
-        _of(first, resource),
-        _of(last, resource),
+        _use_on(first, resource),
+        _use_on(last, resource),
     )
     lines = [
         tag("polyline", points=_coordinates(points(days, values, top)), cls="line " + cls)
@@ -89,7 +90,7 @@ def _picture(resource: str, days: t.Sequence[Day]) -> Markup:
     dots = [
         tag(
             "circle",
-            tag("title", "%s: %s" % (day.day, _of(day, resource))),
+            tag("title", "%s: %s" % (day.day, _use_on(day, resource))),
             cx=x,
             cy=y,
             r=3.5 if len(days) <= FEW else 2.0,

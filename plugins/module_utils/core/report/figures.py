@@ -20,7 +20,7 @@ Amounts = t.Mapping[str, int]  # resource -> amount
 
 @dataclass(frozen=True)
 class Claim:
-    """What an instance has claimed on a node. ``moving``: the claim of a move that is not decided."""
+    """A claim of an instance on a node. ``moving``: the claim of a move that is not decided."""
 
     uuid: str
     name: str
@@ -46,7 +46,7 @@ class Room:
 
     @property
     def free(self) -> int:
-        """What instances can still claim; less than 0 on a host that has given out too much."""
+        """The amount that instances can still claim; less than 0 on a host that has given out too much."""
         return self.capacity - self.used
 
 
@@ -70,7 +70,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Loss:
-    """What would become of the instances of a host that is lost. ``stuck``: (name, reason) of each without another host."""
+    """The loss of a host. ``moved``: the number of its instances that would find another host. ``stuck``: (name, reason) of each without another host."""
 
     host: str
     moved: int

@@ -12,7 +12,7 @@ CSS = """
   --good-back: #e3f5ea; --bad-back: #fdeaea; --warn-back: #fdf3dc; --limit: #1b1f24;
   --c0: #3b78c4; --c1: #d9822b; --c2: #3f9a5c; --c3: #8a63c0; --c4: #2c9aa6; --c5: #c2598b; --c6: #97871d; --c7: #6577a8;
   --s0: #3b78c4; --s1: #2c9aa6; --s2: #3f9a5c; --s3: #8a63c0; --waiting: #b9c2cc; --failed: #d0353b; }
-@media (prefers-color-scheme: dark) { :root { --back: #14181d; --card: #1c2229; --text: #e4e8ed; --soft: #9ba6b2; --edge: #343c46;
+@media screen and (prefers-color-scheme: dark) { :root { --back: #14181d; --card: #1c2229; --text: #e4e8ed; --soft: #9ba6b2; --edge: #343c46;
   --free: #2b323a; --used: #5a96e0; --reserved: #6b7682; --rest: #4c5661; --good: #5cc98a; --bad: #ff7b7f; --warn: #e5b75a;
   --good-back: #17301f; --bad-back: #3a1c1e; --warn-back: #33290f; --limit: #ffffff;
   --c0: #5a96e0; --c1: #e59a4f; --c2: #5cb57a; --c3: #a583d6; --c4: #4db5c0; --c5: #d979a6; --c6: #b8a63d; --c7: #8394c4;
@@ -104,6 +104,7 @@ footer { padding-top: 1rem; padding-bottom: 2rem; margin-top: 2rem; border-top: 
   :root { color-scheme: light; --back: #ffffff; --card: #ffffff; --text: #000000; --soft: #444444; --edge: #999999; }
   body { font-size: 10pt; } header, main, footer { max-width: none; padding-left: 0; padding-right: 0; }
   nav, .skip { display: none; } .scrolls { overflow: visible; } h2, h3, h4, summary { break-after: avoid; }
+  details::details-content { content-visibility: visible; display: block; height: auto; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """

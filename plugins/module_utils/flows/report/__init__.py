@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a report shows, read from the ledger: hosts, a run, instances in ERROR, capacity by day."""
+"""The figures of a report, read from the ledger: hosts, a run, instances in ERROR, capacity by day."""

@@ -66,11 +66,11 @@ def _host(view: t.Mapping[str, t.Any], row: nodes.NodeRow | None, by_node: t.Map
     )
 
 
-def losses(lost: t.Iterable[t.Mapping[str, t.Any]]) -> list[Loss]:
+def losses(answers: t.Iterable[t.Mapping[str, t.Any]]) -> list[Loss]:
     """Return the answers of flows.boot.whatif.lose() as figures."""
     return [
         Loss(host["host"], len(host["moved"]), [(stuck["name"], stuck["reason"]) for stuck in host["stuck"]])
-        for host in lost
+        for host in answers
     ]
 
 
