@@ -40,8 +40,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-builds: {description: Builds whose guests run., type: list, elements: dict, returned: success,
-         sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11}]}
-failed_builds: {description: "Builds that failed, each with its error and its result (V(rescheduled), V(error) or V(gone)).", type: list, elements: dict,
-                returned: success, sample: []}
+builds: {description: "Builds whose guests run, each with the seconds that its stages took.", type: list, elements: dict, returned: success,
+         sample: [{name: web-1, uuid: 2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11, stages: {networking: 0.1, block_device_mapping: 1.4, spawning: 0.8}}]}
+failed_builds: {description: "Builds that failed, each with its stage, its error and its result (V(rescheduled), V(error) or V(gone)).", type: list,
+                elements: dict, returned: success, sample: []}
 """

@@ -92,9 +92,19 @@ class HostBuilds:
         names = {uuid: b.row.display_name for uuid, b in self.work.builds.items()}
         return {
             "changed": True,
-            "builds": [{"uuid": u, "name": names[u]} for u in self.work.ended if u not in self.work.lost_uuids],
+            "builds": [
+                {"uuid": u, "name": names[u], "stages": self.work.stage_seconds(u)}
+                for u in self.work.ended
+                if u not in self.work.lost_uuids
+            ],
             "failed_builds": [
-                {"uuid": u, "name": names.get(u, u), "outcome": outcomes[u], "error": failed[u].error.as_dict()}
+                {
+                    "uuid": u,
+                    "name": names.get(u, u),
+                    "outcome": outcomes[u],
+                    "stage": self.stage_of[u].name,
+                    "error": failed[u].error.as_dict(),
+                }
                 for u in sorted(outcomes)
             ],
         }

@@ -93,7 +93,7 @@ class BootReport:
             return {"changed": False, "unfinished": True, "volumes": volumes}
         bad = [v for v in shown if v["vm_state"] not in (states.ACTIVE, *AT_REST)]
         if self.options["print_table"]:
-            tables.show(self.action.ports.display, [*tables.instance_table(shown), *_at_rest(shown)])
+            tables.show(self.action.ports.display, [*self._table(shown, accepted), *_at_rest(shown)])
         items = [errors.failed_item(v["name"], v["uuid"], v.get("fault"), state=_state(v)) for v in bad]
         # Ansible does not read the statistics of a task that failed.
         more = statistics(shown) if self.options["set_stats"] and not items else {}
@@ -108,6 +108,12 @@ class BootReport:
             returns_passwords=returns_passwords,
             **more,
         )
+
+    def _table(self, shown: t.Sequence[t.Mapping[str, t.Any]], accepted: t.Mapping[str, t.Any]) -> list[str]:
+        """Return the lines about the instances. A boot that changed nothing has two with the callback that prints a line for each instance of a boot."""
+        if accepted.get("changed") is False and shown and tables.follows_instances(self.action.ports.display):
+            return tables.instance_summary(shown)
+        return tables.instance_table(shown)
 
     def _accepted(self) -> t.Mapping[str, t.Any]:
         """Return the result of boot_accept in this run; empty where the option names the instances."""

@@ -49,6 +49,8 @@ class BuildWork:
         self.problems: build_parts.Problems = {}
         self.stage_of = dict.fromkeys(self.builds, NETWORKING)  # where each is, or failed
         self.passed: dict[str, dict[str, tuple[float, float]]] = {uuid: {} for uuid in self.builds}
+        self._begins: dict[str, list[tuple[str, float]]] = {}  # name of a stage, and when a build came to it
+        self._over: dict[str, float] = {}  # when its guest ran
         self.ended: dict[str, Ended] = {}
         self.lost_uuids: set[str] = set()
         self.starting: set[str] = set()
@@ -74,8 +76,7 @@ class BuildWork:
     def run(self) -> None:
         """Build all of them that are this run's."""
         builds = [b for b in self.good(self.builds.values()) if b.uuid not in self.lost_uuids]
-        self._fail(self._open_disks(builds))
-        builds = self.good(builds)
+        self._note_begin(NETWORKING, [b.uuid for b in builds])
         settings = host_settings.read_current_host(self.action)
         waits = any(getattr(settings, "wait_" + kind) for kind in ("console", "address", "port", "agent", "cloud_init"))
         apart = {b.uuid for b in builds if waits or domain_builder.has_volumes(b) or domain_builder.has_tags(b)}
@@ -101,18 +102,18 @@ class BuildWork:
             with self.guarded(remaining):
                 self._spawn(remaining)
 
-    def _open_disks(self, builds: t.Sequence[Build]) -> build_parts.Problems:
-        """Have the host reach the pool of local disks where it has one. Returns uuid -> why not."""
-        connector = STORE_TYPES[host_settings.read_current_host(self.action).disk_backend].connector
-        if not connector:
-            return {}
-        problems: build_parts.Problems = {}
-        for build in builds:
-            try:
-                CONNECTOR_TYPES[connector].check_host(self.host, build.facts)
-            except errors.BootflowError as e:
-                problems[build.uuid] = e
-        return {**pool_disks.open_disks(self.action, [b.uuid for b in builds if b.uuid not in problems]), **problems}
+    def stage_seconds(self, uuid: str) -> dict[str, float]:
+        """Return the seconds of a build in each stage that it came to, by the name of the stage. The last one lasts until now, or until its guest ran."""
+        passed = self.passed[uuid]
+        if not passed:
+            begins = self._begins.get(uuid, [])
+            ends = [*(begin for _name, begin in begins[1:]), self._over.get(uuid, self.action.context().now)]
+            passed = {name: (begin, end) for (name, begin), end in zip(begins, ends)}
+        return {name: round(max(0.0, end - begin), 1) for name, (begin, end) in passed.items()}
+
+    def _note_begin(self, stage: Stage, uuids: t.Iterable[str]) -> None:
+        for uuid in uuids:
+            self._begins.setdefault(uuid, []).append((stage.name, self.action.context().now))
 
     def adapted(self, domain: dict[str, t.Any]) -> dict[str, t.Any]:
         """An element of the option ``domains`` as this work needs it."""
@@ -148,6 +149,7 @@ class BuildWork:
         reached = set(self.reach(stage, uuids))
         self.lost_uuids |= uuids - reached
         self.stage_of.update(dict.fromkeys(reached, stage))
+        self._note_begin(stage, reached)
         return [b for b in good if b.uuid in reached]
 
     def _all_parts(self, builds: list[Build]) -> None:
@@ -259,6 +261,7 @@ class BuildWork:
         for build in builds:
             outcome = result["outcomes"][build.uuid]
             name = outcome.get("name") or build.row.domain_name
+            self._over[build.uuid] = self.action.context().now
             self.ended[build.uuid] = Ended(
                 build.uuid,
                 self.host,

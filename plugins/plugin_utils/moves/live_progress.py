@@ -20,14 +20,13 @@ from ...module_utils.core.answers.outcomes import PROGRESS
 from ...module_utils.core.answers.shapes import Misshapen
 from ...module_utils.core.instances.progress import Progress, remaining
 from ...module_utils.core.legible import legible
+from ...module_utils.core.progress_lines import Pace, Speed, progress_line
 from ...module_utils.ledger import database
 from ...module_utils.ledger.compute import moves as ledger_moves
 from ..run import tables, time_limits
 from ..run.ledger_action import LedgerAction
 
 PAUSE = 3.0  # seconds between two looks
-AT_LEAST = 60.0  # seconds between two lines about a guest that did not gain another STEP
-STEP = 10  # per cent
 LARGEST = 1024**2  # characters of the file
 
 
@@ -61,7 +60,8 @@ class Teller:
     def __init__(self, leaving: t.Sequence[Leaving]):
         self.leaving = {guest.uuid: guest for guest in leaving}
         self.begun: dict[str, float] = {}
-        self.printed_steps: dict[str, tuple[int, float]] = {}  # the step, and when
+        self.paces: dict[str, Pace] = {}
+        self.speeds: dict[str, Speed] = {}
         self.written_progress: dict[str, tuple[int, Progress]] = {}
 
     def news(self, progress: t.Mapping[str, Progress]) -> dict[str, tuple[int, Progress]]:
@@ -74,23 +74,13 @@ class Teller:
         lines = []
         for uuid, (percent, progress) in changes.items():
             begun = self.begun.setdefault(uuid, now)
-            step, at = self.printed_steps.get(uuid, (-1, 0.0))
-            if percent // STEP <= step and now < at + AT_LEAST:
+            if not self.paces.setdefault(uuid, Pace()).is_due(percent, now):
                 continue
-            self.printed_steps[uuid] = (max(step, percent // STEP), now)
             guest = self.leaving[uuid]
-            remaining_text = remaining(vars(progress))
-            lines.append(
-                "live_migrate: %s from %s to %s: %d %% after %d s%s"
-                % (
-                    guest.name,
-                    guest.source,
-                    guest.destination,
-                    percent,
-                    now - begun,
-                    remaining_text and " (left: %s)" % remaining_text,
-                )
-            )
+            sent = progress.memory_processed + progress.disk_processed
+            rate = self.speeds.setdefault(uuid, Speed()).since_last(sent, now)
+            subject = "live_migrate: %s from %s to %s" % (guest.name, guest.source, guest.destination)
+            lines.append(progress_line(subject, percent, now - begun, remaining(vars(progress)), rate))
         return lines
 
 

@@ -342,7 +342,12 @@ class ImageRound:
             size_mib, others = -(-(known.pieces.size or 0) >> 20), len(order.names) - 1
             more = ", which gives it to %d other%s" % (others, "" if others == 1 else "s") if others else ""
             tables.say(self.action._display, "%s: copying image %s (%d MiB)%s" % (host, image.name, size_mib, more))
-            reason = sending.send(words, path, known)
+            report = sending.reporter(
+                "%s: copying image %s" % (host, image.name),
+                known.pieces.size or 0,
+                lambda line: tables.say(self.action._display, line),
+            )
+            reason = sending.send(words, path, known, report=report)
             if not reason and mark_of(os.stat(path)) == known.mark:
                 return True
             if mark_of(os.stat(path)) != known.mark:

@@ -21,6 +21,8 @@ from ansible import constants
 
 from ...module_utils.core import errors
 from ...module_utils.core.disks.local import BASE
+from ...module_utils.core.legible import legible
+from ...module_utils.core.progress_lines import Pace, Speed, progress_line
 from ...module_utils.core.relay.pieces import PIECE, Pieces
 from ...module_utils.core.relay.talk import feed_head, relay_folder
 from ..run.time_limits import end
@@ -29,10 +31,12 @@ from .file_pieces import FilePieces
 CONNECTS = 30.0  # seconds that a host has to begin
 SILENCE = 5.0  # seconds after which a host that takes nothing is left
 ENDS = 60.0  # seconds that it has for what is on its way
+AT_ONCE = 5.0  # seconds of a copy about which nothing is said
 
 _UNCOMPRESSED = ("-o", "Compression=no")
 
 Start = t.Callable[[t.Sequence[str]], "subprocess.Popen[bytes]"]
+Report = t.Callable[[int], None]  # gets the bytes of the file that the host has
 
 
 def program(host: str, variables: t.Mapping[str, t.Any], instances_path: str, image_id: str) -> list[str]:
@@ -62,10 +66,12 @@ def start(words: t.Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
-def send(words: t.Sequence[str], path: str, known: FilePieces, start: Start = start) -> str:
+def send(
+    words: t.Sequence[str], path: str, known: FilePieces, start: Start = start, report: Report = lambda done: None
+) -> str:
     """Send what a host lacks of a file. Returns why it did not get all of it; "": it did.
 
-    :arg words: see program()
+    :arg words: see program(). :arg report: is called after each piece
     """
     process = start(words)
     inward, outward = t.cast(t.IO[bytes], process.stdin), t.cast(t.IO[bytes], process.stdout)
@@ -77,9 +83,10 @@ def send(words: t.Sequence[str], path: str, known: FilePieces, start: Start = st
         os.set_blocking(inward.fileno(), False)
         head = feed_head(begin, known.pieces.size or 0, known.pieces.digests(0, len(known.pieces)))
         with open(path, "rb") as file:
-            for data in itertools.chain([head], _data(file, known.pieces, begin // PIECE)):
+            for end_of_piece, data in itertools.chain([(begin, head)], _data(file, known.pieces, begin // PIECE)):
                 if not _write(inward.fileno(), data):
                     return "it took nothing for %d s" % SILENCE
+                report(end_of_piece)
         inward.close()
         return "" if process.wait(ENDS) == 0 else "the connection ended"
     except (BrokenPipeError, subprocess.TimeoutExpired):
@@ -93,12 +100,32 @@ def send(words: t.Sequence[str], path: str, known: FilePieces, start: Start = st
         outward.close()
 
 
-def _data(file: t.IO[bytes], pieces: Pieces, first: int) -> t.Iterator[bytes]:
-    """Yield the pieces of a file, but for pieces of zeros."""
+def reporter(subject: str, size: int, say: t.Callable[[str], None]) -> Report:
+    """Return a function for send() that says how far a copy is, where it takes longer than a moment.
+
+    :arg size: of the file, in bytes. :arg say: gets the lines
+    """
+    pace, speed, begun = Pace(), Speed(), time.monotonic()
+
+    def report(done: int) -> None:
+        now = time.monotonic()
+        if now - begun < AT_ONCE or not size:
+            return
+        percent = 100 * done // size
+        if pace.is_due(percent, now):
+            left = "%d of %d MiB" % ((size - done) >> 20, size >> 20)
+            say(legible(progress_line(subject, percent, now - begun, left, speed.since_last(done, now))))
+
+    return report
+
+
+def _data(file: t.IO[bytes], pieces: Pieces, first: int) -> t.Iterator[tuple[int, bytes]]:
+    """Yield the pieces of a file, but for pieces of zeros, each with the place in the file at which it ends."""
     for number in range(first, len(pieces)):
         if not pieces.is_zero(number):
             file.seek(number * PIECE)
-            yield file.read(PIECE)
+            data = file.read(PIECE)
+            yield number * PIECE + len(data), data
 
 
 def _reached(outward: t.IO[bytes]) -> int | None:

@@ -44,7 +44,7 @@ from ...module_utils.ledger.db.address import LedgerAddress, normalise_url, pass
 from ...module_utils.ledger.db.this_run import Context
 from ...module_utils.ledger.db.transaction import Transaction
 from ..transport import drivers, host_programs, packed_modules
-from . import host_settings, time_limits
+from . import host_settings, tables, time_limits
 from .firewall import port_filters
 from .playbooks import playbook_of_this_run
 from .results import error_result, module_error, traceback_of
@@ -249,17 +249,18 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         self._display = self.ports.display
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
-        result = super().run(tmp, task_vars)
-        try:
-            left_out = playbook_of_this_run.left_out_by_tags(self._task, task_vars or {})
-            if left_out:
-                result.update(self._left_out(left_out))
-                return t.cast("dict[str, t.Any]", result)
-            self.prepare(task_vars or {})
-            result.update(self.act())
-        except errors.BootflowError as e:
-            result.update(error_result(e))
-        return t.cast("dict[str, t.Any]", result)
+        result = t.cast("dict[str, t.Any]", super().run(tmp, task_vars))
+        with tables.shown_after_error(self._display, result):
+            try:
+                left_out = playbook_of_this_run.left_out_by_tags(self._task, task_vars or {})
+                if left_out:
+                    result.update(self._left_out(left_out))
+                    return result
+                self.prepare(task_vars or {})
+                result.update(self.act())
+            except errors.BootflowError as e:
+                result.update(error_result(e))
+        return result
 
     def prepare(self, task_vars: t.Mapping[str, t.Any]) -> None:
         """Read the options."""

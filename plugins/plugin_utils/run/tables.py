@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import typing as t
 
@@ -24,7 +25,11 @@ from .results import item_lines
 FOR_MACHINES = ("json", "jsonl", "null")
 WIDEST = 40  # characters of a last column that is underlined whole
 ERROR = "Error"  # the result of a failed event
-CONCISE = "concise"  # the callback of this collection, which prints nothing around tables
+CONCISE = "concise"  # the callback of this collection that prints nothing around tables
+FLOW = "flow"  # as concise; prints the tables of a task that failed after its error
+NAMED = 10  # instances of a summary
+
+_held_lines: list[str] | None = None  # of the task that this worker runs; None: nothing is held back
 
 
 def table(head: t.Sequence[str], rows: t.Sequence[t.Sequence[t.Any]]) -> list[str]:
@@ -291,13 +296,59 @@ def _filled(value: t.Any) -> t.Any:
 
 def show(display: t.Any, lines: t.Sequence[str]) -> None:
     """Print lines as they are, apart from the tasks' own output where there is any."""
+    if _held_lines is not None:
+        _held_lines.extend(lines)
+        return
     text = legible("\n".join(lines))
-    say(display, text.strip("\n") if _callback() == CONCISE else "\n" + text + "\n")
+    say(display, text.strip("\n") if _callback() in (CONCISE, FLOW) else "\n" + text + "\n")
 
 
 def say(display: t.Any, text: str) -> None:
     """Print to the person: on stdout, or on stderr where a machine reads stdout."""
     display.display(text, stderr=_callback() in FOR_MACHINES)
+
+
+def instance_summary(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
+    """Return two lines about instances in place of their table: their names by state, and their number by host."""
+    names: dict[str, list[str]] = {}
+    hosts: dict[str, int] = {}
+    for view in views:
+        names.setdefault(view["vm_state"], []).append(view["name"])
+        hosts[view["host"] or "no host"] = hosts.get(view["host"] or "no host", 0) + 1
+    texts = ["%s: %s" % (state, named(of_state)) for state, of_state in names.items()]
+    return ["; ".join(texts), "on %s" % ", ".join("%s: %d" % pair for pair in sorted(hosts.items()))]
+
+
+def named(names: t.Sequence[str]) -> str:
+    """Return names as one text, the first ones of many."""
+    rest = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (" and %d more" % rest if rest > 0 else "")
+
+
+def follows_instances(display: t.Any) -> bool:
+    """Whether the stdout callback is the one that prints a line for each instance of a boot."""
+    return _callback() == FLOW and not display.verbosity
+
+
+@contextlib.contextmanager
+def shown_after_error(display: t.Any, result: dict[str, t.Any]) -> t.Iterator[None]:
+    """Hold back the lines that show() gets in the block until ``result`` is known: the callback flow prints a table after the error of its task.
+
+    :arg result: of the task; the field ``table`` of a failed one gets the lines
+    """
+    global _held_lines
+    if not follows_instances(display):
+        yield
+        return
+    _held_lines = []
+    try:
+        yield
+    finally:
+        lines, _held_lines = _held_lines, None
+        if lines and result.get("failed"):
+            result["table"] = [legible(line) for line in lines]
+        elif lines:
+            show(display, lines)
 
 
 def _callback() -> str:

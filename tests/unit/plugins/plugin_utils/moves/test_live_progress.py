@@ -55,7 +55,9 @@ def test_lines() -> None:
     assert lines(50, 100) == ["live_migrate: web-1 from kvm1 to kvm2: 50 % after 0 s (left: memory 256 of 512 MiB)"]
     assert lines(59, 103) == [] and lines(48, 106) == [] and lines(50, 109) == []
     assert "60 % after 12 s" in lines(60, 112)[0]
-    assert lines(60, 150) == [] and "60 % after 72 s" in lines(60, 172)[0]
+    further = Progress(memory_total=512 << 20, memory_remaining=128 << 20, memory_processed=600 << 20)
+    assert teller.lines({"u1": (75, further)}, 122)[0].endswith("(left: memory 128 of 512 MiB, 60.0 MiB/s)")
+    assert lines(60, 150) == [] and "60 % after 82 s" in lines(60, 182)[0]
 
 
 class _Host:

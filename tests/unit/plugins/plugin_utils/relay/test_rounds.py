@@ -249,7 +249,9 @@ def test_a_password_of_a_web_server_is_read_from_the_catalogue(fleet: Fleet) -> 
 
 def test_the_task_of_the_first_host_of_an_order_sends_the_image(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[str] = []
-    monkeypatch.setattr(sending, "send", lambda words, path, _pieces: sent.append("%s to %s" % (path, words)) or "")
+    monkeypatch.setattr(
+        sending, "send", lambda words, path, _pieces, **_more: sent.append("%s to %s" % (path, words)) or ""
+    )
     monkeypatch.setattr(sending, "program", lambda host, *_arguments: host)
     action = fleet.action("localhost")
     images = [Image(name, name, "raw", path=str(fleet.path)) for name in ("one", "two")]
@@ -351,7 +353,9 @@ def test_a_file_that_changes_after_hosts_were_told_of_it_is_sent_to_nobody(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    monkeypatch.setattr(sending, "send", lambda words, path, _pieces: sent.append(path) or "the connection ended")
+    monkeypatch.setattr(
+        sending, "send", lambda words, path, _pieces, **_more: sent.append(path) or "the connection ended"
+    )
     fleet.begin()
     for phase in ("offer", "serve", "connect"):
         for name in HOSTS:
@@ -363,15 +367,29 @@ def test_a_file_that_changes_after_hosts_were_told_of_it_is_sent_to_nobody(
     assert sent == [] and fleet.lines == []
 
 
+def test_a_copy_that_takes_long_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 4.0, 10.0, 12.0, 20.0, 30.0])
+    monkeypatch.setattr(sending.time, "monotonic", lambda: next(clock))
+    lines: list[str] = []
+    report = sending.reporter("h1: copying image debian", 100 << 20, lines.append)
+    for mib in (10, 20, 21, 40, 100):
+        report(mib << 20)
+    assert lines == [
+        "h1: copying image debian: 20 % after 10 s (left: 80 of 100 MiB)",
+        "h1: copying image debian: 40 % after 20 s (left: 60 of 100 MiB, 2.0 MiB/s)",
+        "h1: copying image debian: 100 % after 30 s (left: 0 of 100 MiB, 6.0 MiB/s)",
+    ]
+
+
 def test_a_file_that_is_removed_while_it_is_sent_fails_no_task(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "send", lambda _words, _path, _pieces: fleet.path.unlink() or "")
+    monkeypatch.setattr(sending, "send", lambda _words, _path, _pieces, **_more: fleet.path.unlink() or "")
     fleet.begin()
     fleet.run()
     assert fleet.warnings == ["image debian: %s: No such file or directory" % fleet.path]
 
 
 def test_a_file_that_is_cut_off_while_it_is_sent_is_told(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "send", lambda _words, _path, _pieces: fleet.path.write_bytes(b"x") and "")
+    monkeypatch.setattr(sending, "send", lambda _words, _path, _pieces, **_more: fleet.path.write_bytes(b"x") and "")
     fleet.begin()
     fleet.run()
     assert fleet.warnings == ["image debian: %s changed while it was sent" % fleet.path]
