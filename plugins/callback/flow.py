@@ -72,11 +72,11 @@ class CallbackModule(Concise):
         super().v2_playbook_on_task_start(task, is_conditional)
 
     def v2_runner_on_ok(self, result: t.Any) -> None:
-        self._follow(result)
+        self._take_stages(result)
         super().v2_runner_on_ok(result)
 
     def v2_runner_on_failed(self, result: t.Any, ignore_errors: bool = False) -> None:
-        self._follow(result)
+        self._take_stages(result)
         super().v2_runner_on_failed(result, ignore_errors)
         if result.result.get("table"):
             self._display.display("\n".join(result.result["table"]))
@@ -87,7 +87,7 @@ class CallbackModule(Concise):
         self._give_up()
         super().v2_playbook_on_stats(stats)
 
-    def _follow(self, result: t.Any) -> None:
+    def _take_stages(self, result: t.Any) -> None:
         """Take what the result of a task of a boot says of instances."""
         task, answer = result.task, result.result
         if not self._is_quiet(task) or task.check_mode or not playbook_of_this_run.in_playbooks(task):

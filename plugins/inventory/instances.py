@@ -142,7 +142,6 @@ groups:
 
 import os
 import re
-import shlex
 import socket
 import typing as t
 
@@ -156,7 +155,6 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.in
     fold,
     objection,
 )
-from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.states import RESCUED
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, READING
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
@@ -172,6 +170,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
+from ansible_collections.bootflow.compute.plugins.plugin_utils.devices.ssh_connections import HOST, JUMP, known_host
 from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import read_settings
 from ansible_collections.bootflow.compute.plugins.plugin_utils.settings.other_inventories import (
     OtherInventories,
@@ -182,31 +181,8 @@ Data = t.Dict[str, t.Any]
 
 ENDINGS = ("bootflow.yml", "bootflow.yaml")
 
-HOST_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 TEMPLATE = re.compile(r"[{}]|#jinja2", re.IGNORECASE)
 
-# The compute host of a guest as the inventory has it; nothing of it where no inventory of the run has the host.
-HOST = (
-    "{%- set host = hostvars[bootflow_instance.host] if bootflow_instance.host in hostvars else {} -%}"
-    "{%- set address = host.ansible_ssh_host | default(host.ansible_host) | default(bootflow_instance.host) -%}"
-    "{%- set user = host.ansible_ssh_user | default(host.ansible_user) | default('') -%}"
-    "{%- set port = host.ansible_ssh_port | default(host.ansible_port) | default('') -%}"
-    "{%- set key = host.ansible_ssh_private_key_file | default(host.ansible_private_key_file) | default('') -%}"
-    "{%- set known = host.ansible_ssh_host_key_checking | default(host.ansible_host_key_checking)"
-    " | default(lookup('ansible.builtin.config', 'HOST_KEY_CHECKING')) | bool -%}"
-    "{%- set here = host.ansible_connection | default('ssh') == 'local' -%}"
-)
-# Quoted twice: for the shell that ssh gives the command to, and for Ansible, which splits the arguments. In between ssh
-# replaces what begins with a percent sign.
-JUMP = HOST + (
-    "{%- if not here -%}"
-    "{%- set arguments = host.ansible_ssh_common_args | default('') -%}"
-    "{%- set command = 'ssh ' ~ ('-o StrictHostKeyChecking=no ' if not known else '') ~ arguments"
-    " ~ (' -p ' ~ (port | string | quote) if port else '') ~ (' -i ' ~ (key | quote) if key else '')"
-    " ~ (' -l ' ~ (user | quote) if user else '') -%}"
-    "-o {{ ('ProxyCommand=' ~ (command | replace('%', '%%')) ~ ' -W [%h]:%p ' ~ (address | quote | replace('%', '%%'))) | quote }}"
-    "{%- else -%}{{ '' }}{%- endif -%}"
-)
 AGENT = HOST + (
     "{%- set uri = host.bootflow_libvirt_uri | default('qemu:///system') -%}"
     "{%- if here -%}{{ uri }}{%- else -%}"
@@ -390,7 +366,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         if address is None:
             return None
         variables = {"bootflow_instance": view, "ansible_host": address}
-        known = _known_host(view)
+        known = known_host(view)
         if self.get_option("via") == "jump":
             variables["ansible_ssh_common_args"] = trust_as_template(known + "{{ ' ' }}" + JUMP if known else JUMP)
         elif known:
@@ -467,25 +443,6 @@ class _OpenGroups:
         except AnsibleError:  # values of two instances that make each group the other's parent
             self.refused.add(parent)
             return False
-
-
-def _known_host(view: Data) -> str:
-    """Arguments with which ssh accepts the host key of an instance and no other. "": the ledger has none.
-
-    The key comes by a command, so that there is no file to be kept; its name is the UUID, as another guest may have had the address.
-    """
-    key = str(view.get("ssh_host_key") or "")
-    if not HOST_KEY.fullmatch(key) or view["vm_state"] == RESCUED:  # a rescue image has its own keys
-        return ""
-    options = {
-        "HostKeyAlias": view["uuid"],
-        "KnownHostsCommand": "/bin/echo %s %s" % (view["uuid"], key),
-        "UserKnownHostsFile": "/dev/null",
-        "GlobalKnownHostsFile": "/dev/null",
-        "StrictHostKeyChecking": "yes",
-        "HostKeyAlgorithms": "ssh-ed25519",
-    }
-    return " ".join("-o %s" % shlex.quote("%s=%s" % item) for item in options.items())
 
 
 def _state(host: Data) -> str:

@@ -13,13 +13,13 @@ AT_LEAST = 60.0  # seconds between two lines about work that did not gain anothe
 _LINE = re.compile(r"(?P<subject>\S.*?): (?P<percent>\d{1,3}) % after \d+ s( \(left: .*\))?\Z")
 
 
-def progress_line(subject: str, percent: int, seconds: float, left: str = "", rate: float = 0.0) -> str:
+def progress_line(subject: str, percent: int, seconds: float, remaining: str = "", rate: float = 0.0) -> str:
     """Return "SUBJECT: 40 % after 12 s (left: 300 of 500 MiB, 25.0 MiB/s)".
 
-    :arg seconds: since the work began. :arg left: the rest, for people; "": unknown. :arg rate: bytes a second; 0: unknown
+    :arg seconds: since the work began. :arg remaining: the rest, for people; "": unknown. :arg rate: bytes a second; 0: unknown
     """
     speed = "%.1f MiB/s" % (rate / 1024**2) if rate > 0 else ""
-    rest = ", ".join(filter(None, (left, speed))) if left else ""
+    rest = ", ".join(filter(None, (remaining, speed))) if remaining else ""
     return "%s: %d %% after %d s%s" % (subject, percent, seconds, rest and " (left: %s)" % rest)
 
 

@@ -113,8 +113,8 @@ def reporter(subject: str, size: int, say: t.Callable[[str], None]) -> Report:
             return
         percent = 100 * done // size
         if pace.is_due(percent, now):
-            left = "%d of %d MiB" % ((size - done) >> 20, size >> 20)
-            say(legible(progress_line(subject, percent, now - begun, left, speed.since_last(done, now))))
+            remaining = "%d of %d MiB" % ((size - done) >> 20, size >> 20)
+            say(legible(progress_line(subject, percent, now - begun, remaining, speed.since_last(done, now))))
 
     return report
 

@@ -2,4 +2,4 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the stdout callback flow shows of a run: lines of instances, and the bottom of a terminal."""
+"""Output of the stdout callback flow: lines of instances, and the bottom of a terminal."""

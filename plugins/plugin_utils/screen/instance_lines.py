@@ -40,7 +40,7 @@ class InstanceLines:
 
     def __init__(self) -> None:
         self._begun = 0.0
-        self._followed: dict[str, _Followed] = {}  # by UUID, those that are being built
+        self._followed: dict[str, _Followed] = {}  # by UUID; instances that are being built
         self._ended: set[str] = set()
         self._problems: set[tuple[str, str, str]] = set()  # host, code and message that were printed
 
@@ -52,7 +52,7 @@ class InstanceLines:
     def schedule(self, placed: t.Iterable[t.Mapping[str, t.Any]]) -> None:
         """Note hosts of instances. :arg placed: of the result of boot_schedule"""
         for place in placed:
-            self._of(place).parts.append("scheduled on %s" % place["host"])
+            self._followed_instance(place).parts.append("scheduled on %s" % place["host"])
 
     def build(
         self,
@@ -94,7 +94,7 @@ class InstanceLines:
             if view["uuid"] in self._ended or (view["uuid"] not in self._followed and state != states.ERROR):
                 continue
             if not view["host"]:
-                self._of(view).parts.append("no host")
+                self._followed_instance(view).parts.append("no host")
             lines.append(self._end(view, str(state).upper(), DONE if state == states.ACTIVE else FAILED, now))
         return lines
 
@@ -108,19 +108,19 @@ class InstanceLines:
         """Return the lines that are not over, by UUID."""
         return {uuid: _text(followed) for uuid, followed in self._followed.items()}
 
-    def _of(self, item: t.Mapping[str, t.Any]) -> _Followed:
+    def _followed_instance(self, item: t.Mapping[str, t.Any]) -> _Followed:
         self._ended.discard(item["uuid"])
         return self._followed.setdefault(item["uuid"], _Followed(str(item["name"])))
 
     def _on_host(self, build: t.Mapping[str, t.Any], host: str) -> _Followed:
         """Return the instance of a build; one that another run scheduled is first seen on its host."""
-        followed = self._of(build)
+        followed = self._followed_instance(build)
         if not followed.parts:
             followed.parts.append("on %s" % host)
         return followed
 
     def _end(self, item: t.Mapping[str, t.Any], state: str, kind: str, now: float) -> Line:
-        followed = self._of(item)
+        followed = self._followed_instance(item)
         followed.parts.append("%s after %s" % (state, duration(now - self._begun)))
         del self._followed[item["uuid"]]
         self._ended.add(item["uuid"])

@@ -20,6 +20,14 @@ class HostUnreachable(BootflowError):
     remedy = "Check the connection (ansible -m ping), then run the same command again."
 
 
+class FleetRunFailed(BootflowError):
+    """A playbook that another one ran with the inventory of the fleet failed."""
+
+    msg_fmt = "%(playbook)s failed with the inventory of the fleet, exit code %(status_code)s"
+    status = 502
+    remedy = "Its own messages are above. Fix the cause; molecule destroy removes what was made."
+
+
 class HostTimeout(HostUnreachable):
     """A module did not end in time on the host, or the host accepted the connection and hangs."""
 

@@ -15,6 +15,7 @@ from .backups import BACKUP_DELETION, BACKUP_RESTORE, BACKUP_SELECTION
 from .hosts import HOST
 from .images import IMAGE_DELETION, IMAGE_EXPORT, IMAGE_SELECTION, IMAGE_STORES, IMAGE_WORK
 from .live import LIVE_MIGRATION, LIVE_TARGET
+from .molecule import GUESTS_FILE, MOLECULE
 from .names import strangers
 from .ports import PORT_DELETION, PORT_SELECTION, PORTS
 from .request import REQUEST, SHIPPED_IMAGES
@@ -117,7 +118,8 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
         ),
     ),
     ("Of a storage host", "Read for each host.", STORAGE),
-    ("Hosts and audits", "", (*AUDIT, *HOSTS, *METRICS, *REPORT, *PRECACHE)),
+    ("Hosts and audits", "", (*AUDIT, *HOSTS, *METRICS, *PRECACHE)),
+    ("Molecule", "See [molecule.md](molecule.md).", (*MOLECULE, *GUESTS_FILE)),
     ("What if", "Of the playbook `whatif`, see [whatif.md](whatif.md); it reads the variables of a boot too.", WHATIF),
     (
         "Selecting instances (list, delete, operations such as stop)",
