@@ -55,20 +55,25 @@ class Usage(t.NamedTuple):
     seconds: float
     processor: float
     megabytes: float
+    output: str = ""  # of the last of its processes
 
 
 class Fleet:
-    """A folder with an inventory of simulated hosts, whose reports are in a ledger of their own."""
+    """A folder with an inventory of simulated hosts, whose reports are in a ledger of their own.
 
-    def __init__(self, folder: Path, server: PostgresServer, hosts: int):
+    :arg simulated_options: more options of the connection
+    """
+
+    def __init__(self, folder: Path, url: str, hosts: int, **simulated_options: t.Any):
         self.folder = folder
-        self.url = server.url(server.create())
+        self.url = url
         self.names = ["compute%04d" % n for n in range(1, hosts + 1)]
         self.booted = 0
         simulated = {
             "ansible_connection": "simulated",
             "ansible_pipelining": True,
             "ansible_python_interpreter": "/usr/bin/python3",
+            **simulated_options,
         }
         variables = {
             "bootflow_ledger_url": self.url,
@@ -117,18 +122,25 @@ class Fleet:
     def debug(self, forks: int) -> Usage:
         return self.run(forks, ("debug.yml",))
 
-    def run(self, forks: int, *runs: tuple[str, ...]) -> Usage:
+    def run(
+        self,
+        forks: int,
+        *runs: tuple[str, ...],
+        program: str = fixed.PLAYBOOK,
+        inventory: str = "hosts.yml",
+        **more: str,
+    ) -> Usage:
+        """Run the ``program`` with the arguments of each of ``runs`` at the same time. :arg more: variables of the environment"""
         environment = {
             **os.environ,
             "ANSIBLE_FORKS": str(forks),
             "ANSIBLE_CONNECTION_PLUGINS": str(ROOT / "tests" / "simulated_py" / "connections"),
+            **more,
         }
         before, started = _processor(), time.monotonic()
         output = [(self.folder / ("out%d" % n)).open("w+") for n in range(len(runs))]
         processes = [
-            subprocess.Popen(
-                [fixed.PLAYBOOK, "-i", "hosts.yml", *run], cwd=self.folder, env=environment, stdout=out, stderr=out
-            )
+            subprocess.Popen([program, "-i", inventory, *run], cwd=self.folder, env=environment, stdout=out, stderr=out)
             for run, out in zip(runs, output)
         ]
         memory = Memory([p.pid for p in processes])
@@ -145,7 +157,7 @@ class Fleet:
             out.close()
             if code:
                 raise SystemExit("a playbook failed:\n%s" % text[-4000:])
-        return Usage(seconds, _processor() - before, memory.most / 1024)
+        return Usage(seconds, _processor() - before, memory.most / 1024, text)
 
 
 class Memory(threading.Thread):
@@ -204,7 +216,7 @@ def main() -> int:
         flush=True,
     )
     with tempfile.TemporaryDirectory(prefix="bf-bench-", dir="/var/tmp") as folder, PostgresServer() as server:
-        fleet = Fleet(Path(folder), server, arguments.hosts)
+        fleet = Fleet(Path(folder), server.url(server.create()), arguments.hosts)
         fleet.boot(20, 1, 0.0)  # modules are packed, statements planned
         for forks, slices, seconds in VARIANTS:
             debug, boot = fleet.debug(forks), fleet.boot(forks, slices, seconds)

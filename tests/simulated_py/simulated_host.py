@@ -37,11 +37,16 @@ class Unreachable(Exception):
 
 
 class SimulatedHost:
-    """One host of a folder of hosts. Without a folder the host remembers nothing and has no faults."""
+    """One host of a folder of hosts. Without a folder the host remembers nothing and has no faults.
 
-    def __init__(self, name: str, folder: str | Path):
+    :arg checked: whether arguments and answers are compared with what the modules declare, and questions are noted. Benchmarks do without it,
+        as it would take the processor of the controller; there are no faults then.
+    """
+
+    def __init__(self, name: str, folder: str | Path, checked: bool = True):
         self.name = name
         self.folder = Path(folder) if folder else None
+        self.checked = checked and self.folder is not None
 
     @contextlib.contextmanager
     def state(self) -> t.Iterator[dict[str, t.Any]]:
@@ -52,18 +57,21 @@ class SimulatedHost:
         path = self.folder / ("%s.json" % self.name)
         with (self.folder / ("%s.lock" % self.name)).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            state = json.loads(path.read_text()) if path.exists() else new_state(self.name)
+            before = path.read_text() if path.exists() else ""
+            state = json.loads(before) if before else new_state(self.name)
             yield state
-            part = path.with_suffix(".part")
-            part.write_text(json.dumps(state, indent=1))
-            os.replace(part, path)
+            after = json.dumps(state, indent=1 if self.checked else None)
+            if after != before:
+                part = path.with_suffix(".part")
+                part.write_text(after)
+                os.replace(part, path)
 
     def ask(self, module: str) -> list[dict[str, t.Any]]:
         """Note that the host is asked. Returns the faults that are of this time.
 
         :raises Unreachable: one of them has the host not answer.
         """
-        if self.folder is None:
+        if not self.checked:
             return []
         faults = []
         with self.state() as state:
@@ -98,8 +106,8 @@ class SimulatedHost:
             return self._checked(module, failed(by_kind[FAILS]["error"]))
         check_mode = bool(arguments.get("_ansible_check_mode"))
         given = {name: value for name, value in arguments.items() if not name.startswith("_ansible_")}
-        # Without a folder nothing of a module is loaded.
-        read = given if self.folder is None else self._read(module, given)
+        # Nothing of a module is loaded where it is not checked.
+        read = self._read(module, given) if self.checked else filled(self._spec(module), given)
         item_faults = {f["module"]: errors.from_dict(f["error"]) for f in faults if f["kind"] == ITEMS_FAIL}
         with self.state() as state:
             model = HostModel(self.name, copy.deepcopy(state["model"]) if check_mode else state["model"], item_faults)
@@ -108,7 +116,18 @@ class SimulatedHost:
             except errors.BootflowError as e:
                 result = failed(e.as_dict())
         # The benchmark counts the processor time of the controller: nothing that a host does not do is done.
-        return self._checked(module, result) if self.folder is not None else json.dumps(result).encode()
+        return self._checked(module, result) if self.checked else json.dumps(result).encode()
+
+    def _spec(self, module: str) -> dict[str, t.Any]:
+        """The options of the module, kept in the folder for all hosts; empty without a folder."""
+        if self.folder is None:
+            return {}
+        path = self.folder / ("%s.spec" % module)
+        if not path.exists():
+            part = path.with_suffix(".part-%d" % os.getpid())
+            part.write_text(json.dumps(argument_spec(module)[0]))
+            os.replace(part, path)
+        return t.cast("dict[str, t.Any]", json.loads(path.read_text()))
 
     def _read(self, module: str, given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         """The arguments as the module itself reads them."""
@@ -151,6 +170,18 @@ def failed(error: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     plain = dict(error)
     message, code = plain.pop("message"), plain.pop("code")
     return {"failed": True, "changed": False, "msg": message, "error_code": code, **plain}
+
+
+def filled(spec: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The arguments as given, with the defaults of all other options."""
+    arguments: dict[str, t.Any] = {**{name: option.get("default") for name, option in spec.items()}, **given}
+    for name, option in spec.items():
+        value, options = arguments[name], option.get("options")
+        if options and isinstance(value, dict):
+            arguments[name] = filled(options, value)
+        elif options and isinstance(value, list):
+            arguments[name] = [filled(options, each) for each in value]
+    return arguments
 
 
 class _Specified(Exception):

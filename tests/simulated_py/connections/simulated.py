@@ -29,7 +29,7 @@ from host_model import disk_content  # noqa: E402
 DOCUMENTATION = """
 name: simulated
 short_description: Answers as a compute host that boots every guest
-description: For tests/simulated_py and benchmarks/controller.py.
+description: For tests/simulated_py and benchmarks.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: connection_pipelining
 options:
@@ -42,6 +42,11 @@ options:
     type: str
     default: ""
     vars: [{name: simulated_folder}]
+  checked:
+    description: Whether arguments and answers are compared with what the modules declare. Only with O(folder).
+    type: bool
+    default: true
+    vars: [{name: simulated_checked}]
   seconds:
     description: What a module takes on the host.
     type: float
@@ -66,7 +71,8 @@ class Connection(ConnectionBase):  # type: ignore[misc]
         return self
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-        host = simulated_host.SimulatedHost(self.get_option("host"), self.get_option("folder"))
+        options = [self.get_option(name) for name in ("host", "folder", "checked")]
+        host = simulated_host.SimulatedHost(*options)
         try:
             if in_data is None:  # Python is there, and so is every file that is looked for
                 host.ask(simulated_host.PROBE)
