@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("tests/lab", "tests/simulated_
 import run as fixed  # noqa: E402
 from controller import Fleet, Usage  # noqa: E402
 from postgres import PostgresServer  # noqa: E402
-from simulated_host import SimulatedHost  # noqa: E402
+from simulated_host import SimulatedHost  # type: ignore[import-not-found]  # noqa: E402
 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import database  # noqa: E402
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances  # noqa: E402

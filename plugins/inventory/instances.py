@@ -170,18 +170,22 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
-from ansible_collections.bootflow.compute.plugins.plugin_utils.devices.ssh_connections import HOST, JUMP, known_host
-from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import read_settings
-from ansible_collections.bootflow.compute.plugins.plugin_utils.settings.other_inventories import (
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory.guest_variables import (
+    PlainValues,
+    compiled_once,
+    set_variable,
+)
+from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory.other_inventories import (
     OtherInventories,
     reading_later_inventories,
 )
+from ansible_collections.bootflow.compute.plugins.plugin_utils.run.ledger_action import read_settings
 
 Data = t.Dict[str, t.Any]
 
 ENDINGS = ("bootflow.yml", "bootflow.yaml")
 
-TEMPLATE = re.compile(r"[{}]|#jinja2", re.IGNORECASE)
+HOST_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 
 AGENT = HOST + (
     "{%- set uri = host.bootflow_libvirt_uri | default('qemu:///system') -%}"
@@ -214,6 +218,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             content = self._content(path, cache)
         except errors.BootflowError as e:
             raise AnsibleParserError("%s. %s" % (e.message.rstrip("."), e.remedy)) from e
+        self._values = PlainValues()
+        with compiled_once(self.templar), database.no_garbage_sought():
+            self._add_all(content)
+
+    def _add_all(self, content: Data) -> None:
         self._add_instances(content["instances"], content.get("fleet", ()))
         for host in content["compute_hosts"]:
             self._add_host(host["host"], "compute_hosts", _state(host), {"bootflow_compute_host": host})
@@ -313,7 +322,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         # What may be named so although no inventory of this run has it: this controller, and the fleet.
         near = {*RESERVED, *map(fold, fleet), fold(socket.gethostname()), fold(socket.gethostname().partition(".")[0])}
         known = near | self._others.names() | {fold(name) for name in (group, *(self.get_option("groups") or ()))}
-        no_groups = near | self._others.names_closed_to_guests() | {fold(group)}
+        no_groups = frozenset(near | self._others.names_closed_to_guests() | {fold(group)})
         named: dict[str, list[Data]] = {}
         for view in instance_views:
             named.setdefault(self._name(view), []).append(view)
@@ -386,10 +395,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self.inventory.add_host(name, group=self.inventory.add_group("%s_%s" % (group, state)))
         self._set(name, variables)
 
-    def _set(self, name: str, variables: Data, no_groups: t.Collection[str] = ()) -> None:
+    def _set(self, name: str, variables: Data, no_groups: frozenset[str] = frozenset()) -> None:
         """:arg no_groups: groups that no value of O(keyed_groups) opens, as :func:`fold` has them."""
         for key, value in variables.items():
-            self.inventory.set_variable(name, key, _plain(value))
+            if isinstance(value, dict):
+                set_variable(self.inventory, name, key, self._values.of(value))
+            else:
+                self.inventory.set_variable(name, key, self._values.of(value))
         strict = self.get_option("strict")
         self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
         self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
@@ -398,7 +410,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             fold(str(key["parent_group"])) for key in keys or () if isinstance(key, dict) and key.get("parent_group")
         }
         inventory = self.inventory
-        self.inventory = guarded = _OpenGroups(inventory, frozenset(no_groups), frozenset(parents))
+        self.inventory = guarded = _OpenGroups(inventory, no_groups, frozenset(parents))
         try:
             self._add_host_to_keyed_groups(keys, variables, name, strict=strict)
         finally:
@@ -431,7 +443,7 @@ class _OpenGroups:
         return str(self._inventory.add_group(name))
 
     def add_host(self, name: str, group: str) -> str:
-        if fold(group) in self._closed | self._parents:
+        if fold(group) in self._closed or fold(group) in self._parents:
             self.refused.add(group)
         return name if group in self.refused else str(self._inventory.add_host(name, group))
 
@@ -447,15 +459,6 @@ class _OpenGroups:
 
 def _state(host: Data) -> str:
     return str(host["status"] if host["state"] == "up" and host["status"] == "disabled" else host["state"])
-
-
-def _plain(value: t.Any) -> t.Any:
-    """The same data; text that cannot be a template is marked as trusted, so that ansible-inventory shows it as it is."""
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    return trust_as_template(value) if isinstance(value, str) and not TEMPLATE.search(value) else value
 
 
 def _has(metadata: t.Mapping[str, str], wanted: t.Mapping[str, t.Any]) -> bool:
