@@ -210,6 +210,7 @@ def test_the_results_are_what_the_playbooks_register() -> None:
             "go_on",
             "filters_alone",
             "filters_needed",
+            "service_host",
         )
     }
     assert set(re.findall(r"register: (bootflow_\w+)", text)) | passed == names.RESULTS

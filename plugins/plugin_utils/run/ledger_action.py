@@ -199,6 +199,17 @@ class Ports:
 
         return [sys.executable, *syncs.command(sys.argv, context.CLIARGS)]
 
+    def other_playbook(self, name: str, caller: str) -> list[str]:
+        """Return the program here that runs another playbook of the collection as this one is run. :arg caller: see child_playbook.command()
+
+        :raises InvalidInput: there is none.
+        """
+        from .playbooks import child_playbook  # of one action only
+
+        playbook = "%s.%s" % (playbook_of_this_run.COLLECTION, name)
+        limit = ["--limit", "all"] if context.CLIARGS.get("subset") else []
+        return [sys.executable, *child_playbook.command(sys.argv, context.CLIARGS, playbook, caller), *limit]
+
     def run_python(self, variables: t.Mapping[str, t.Any], paths: t.Sequence[str] = ()) -> set[str]:
         """Start Python on the host of ``variables``, and nothing more. Returns the ``paths`` that are there."""
         interpreter = str(self.template(variables.get("ansible_python_interpreter") or ""))

@@ -13,16 +13,15 @@ from dataclasses import replace
 from ...module_utils.core import errors
 from ...module_utils.core.instances.request import ServerRequest
 from ...module_utils.core.networks.network import Network
-from ...module_utils.core.scheduler.columns import Fleet
 from ...module_utils.flows.boot import whatif as ledger_whatif
 from ...module_utils.flows.boot.whatif import Answer, Facts
-from ...module_utils.ledger.compute import fleet
 from ...module_utils.ledger.db.transaction import Transaction
 from ..run import tables
 from ..run.firewall import port_filters
 from ..run.ledger_action import LedgerAction
 from ..run.results import error_result
 from ..settings import boot_request, ledger_images, scheduler_settings, variable_names
+from . import inventory_fleet
 from .whatif_report import answer_data, problems_of, whatif_lines
 
 ALL = "all"
@@ -186,8 +185,8 @@ class WhatIf:
     # --- the ledger ------------------------------------------------------------------------------------------------
 
     def _read(self, requests: t.Sequence[ServerRequest], losing: t.Sequence[str] | None) -> Answers:
-        configurations, read_fleet = fleet_reader(self.action)
-        options = scheduler_settings.scheduler_options(self.action, self.action.context().now, explain=True)
+        configurations = scheduler_settings.configurations(self.action)
+        read_fleet, options = inventory_fleet.reader(self.action, self.action.hosts_to_use())
         one = self.options["flavor"] is not None
 
         def read(tx: Transaction) -> Answers:

@@ -150,3 +150,52 @@ class ModuleKilled(RemoteError):
 
     msg_fmt = "%(module)s on %(host)s was killed before it could answer (%(signal)s)"
     remedy = "Look for what ended it in the host's log (dmesg, journalctl), then run the same command again."
+
+
+class ServiceNotPossible(BootflowError):
+    """Hosts cannot be serviced now: their instances would not fit elsewhere, or cannot leave. Nothing of these hosts was touched."""
+
+    msg_fmt = "%(hosts)s cannot be serviced now: %(reason)s"
+    status = 409
+    remedy = (
+        "Make room on the other hosts (bootflow.compute.whatif with bootflow_whatif_n_plus_1 says what is missing), enable hosts or bring them back,"
+        " or leave these hosts out of bootflow_service_hosts."
+    )
+
+
+class ServiceWindowTooShort(BootflowError):
+    """The window is over before one host is expected to be done. Nothing was touched."""
+
+    msg_fmt = "The window of %(window)s s is shorter than the %(expected)s s that a host is expected to take"
+    status = 400
+    remedy = "Raise bootflow_service_window, or lower bootflow_service_host_time if hosts take less."
+
+
+class ServiceBusy(BootflowError):
+    """Another run services hosts. Services go one after the other, so that no more hosts are out of use than one of them allows."""
+
+    msg_fmt = "The run %(run)s works on the service %(name)s"
+    status = 409
+    retryable = True
+    remedy = "Wait for it. A run that died is not waited for."
+
+
+class ServiceStopped(BootflowError):
+    """A step of the service failed on a host. No other host begins."""
+
+    msg_fmt = "The service %(name)s stopped at %(host)s: %(reason)s"
+    status = 503
+    remedy = (
+        "The host stays as it is, disabled until it has reported. Fix the cause and rerun the playbook: it continues with this host and leaves alone what"
+        " is done. To give the host up, leave it out of bootflow_service_hosts."
+    )
+
+
+class ServiceTasksFailed(ServiceStopped):
+    """The tasks of the user failed on a host, or took longer than bootflow_service_tasks_timeout."""
+
+
+class HostNotBack(ServiceStopped):
+    """A host did not report after its tasks."""
+
+    msg_fmt = "The service %(name)s stopped at %(host)s: it did not report within %(seconds)s s after its tasks"

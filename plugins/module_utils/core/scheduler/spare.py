@@ -41,15 +41,30 @@ def hosts_that_can_be_lost(
     make_weighers(quiet, user)
     wanted = None if hosts is None else set(hosts)
     names = [n for n in dict.fromkeys(fleet.values("host")) if wanted is None or n in wanted]
-    return [_without(fleet, name, loads, quiet) for name in names]
+    return [{"host": name, **_without(fleet, sorted(fleet.names_of(name)), loads, quiet)} for name in names]
+
+
+def hosts_that_leave_together(
+    fleet: Fleet, loads: Loads, options: SchedulerOptions, hosts: t.Sequence[str]
+) -> dict[str, t.Any]:
+    """Return where the guests of ``hosts`` would go if all of these hosts were out of use at once: {fits, moved, stuck}, as in hosts_that_can_be_lost().
+
+    :raises InvalidInput: unknown filters or weighers.
+    """
+    quiet, user = replace(options, explain=False), user_classes(options)
+    make_filters(quiet, user)
+    make_weighers(quiet, user)
+    known = set(fleet.values("host"))
+    names = {name for host in hosts if host in known for name in fleet.names_of(host)}
+    return _without(fleet, sorted(names | set(hosts)), loads, quiet)
 
 
 def _size(spec: RequestSpec) -> tuple[int, int, int]:
     return spec.memory_mb, spec.vcpus, spec.disk_gb
 
 
-def _without(fleet: Fleet, host: str, loads: Loads, options: SchedulerOptions) -> dict[str, t.Any]:
-    names = sorted(fleet.names_of(host))
+def _without(fleet: Fleet, names: t.Sequence[str], loads: Loads, options: SchedulerOptions) -> dict[str, t.Any]:
+    """:arg names: of the hosts that are out of use"""
     load = [spec for name in names for spec in loads.get(name, ())]
     moved: list[dict[str, t.Any]] = []
     stuck: list[dict[str, t.Any]] = []
@@ -71,7 +86,7 @@ def _without(fleet: Fleet, host: str, loads: Loads, options: SchedulerOptions) -
             filling.undo()
             if filling.spec.instance_group is not None:
                 fleet._group_counts.pop(filling.spec.instance_group.id, None)
-    return {"host": host, "fits": not stuck, "moved": moved, "stuck": stuck}
+    return {"fits": not stuck, "moved": moved, "stuck": stuck}
 
 
 def _homeless(spec: RequestSpec, hosts: t.Sequence[str]) -> RequestSpec:

@@ -47,6 +47,7 @@ from .selection import (
     SELECTION,
     WHATIF,
 )
+from .service import SERVICE
 from .storage import STORAGE
 from .volumes import (
     CROSS_AZ_ATTACH,
@@ -119,7 +120,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     ),
     ("Of a storage host", "Read for each host.", STORAGE),
     ("Hosts and audits", "", (*AUDIT, *HOSTS, *METRICS, *PRECACHE)),
-    ("Molecule", "See [molecule.md](molecule.md).", (*MOLECULE, *GUESTS_FILE)),
+    ("Service of hosts", "See [service-a-host.md](service-a-host.md).", SERVICE),
     ("What if", "Of the playbook `whatif`, see [whatif.md](whatif.md); it reads the variables of a boot too.", WHATIF),
     (
         "Selecting instances (list, delete, operations such as stop)",

@@ -21,8 +21,8 @@ from ...core.scheduler.host_state import HostState
 from ...core.scheduler.options import SchedulerOptions
 from ...core.scheduler.placement import select_destinations
 from ...core.scheduler.request_spec import RequestSpec
-from ...core.scheduler.spare import hosts_that_can_be_lost
-from ...core.scheduler.whatif import WhatIf, how_many
+from ...core.scheduler.spare import hosts_that_can_be_lost, hosts_that_leave_together
+from ...core.scheduler.whatif import how_many
 from ...ledger.compute import groups, instances, nodes, requests
 from ...ledger.compute.fleet import NEVER_REPORTED, Needs
 from ...ledger.compute.nodes import NodeRow
@@ -256,6 +256,21 @@ def lose(
         for instance in [*host["moved"], *host["stuck"]]:
             instance["name"] = load.names[instance["instance_uuid"]]
     return losses
+
+
+def leave_together(
+    tx: Transaction, read_fleet: ReadFleet, options: SchedulerOptions, hosts: t.Sequence[str]
+) -> dict[str, t.Any]:
+    """core's hosts_that_leave_together() for these hosts, with the names of the instances and the hosts that they are on (``source``)."""
+    named = nodes.same_machines(tx, hosts)
+    load = loads(tx, {*hosts, *(name for names in named.values() for name in names)})
+    fleet = read_fleet(tx, schedule.needs_of(load.stored, options))
+    answer = hosts_that_leave_together(fleet, load.by_host, options, hosts)
+    sources = {uuid: host for host, specs in load.by_host.items() for spec in specs for uuid in spec.instance_uuids}
+    for instance in [*answer["moved"], *answer["stuck"]]:
+        uuid = instance["instance_uuid"]
+        instance.update(name=load.names[uuid], source=sources[uuid])
+    return answer
 
 
 # --- the hosts as they would be ---------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ source: Nova's os-services (disable) and the client's host-servers-migrate
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import typing as t
+from dataclasses import dataclass, field, replace
 
 from ...core import errors
 from ...core.instances import moves, states
@@ -42,17 +43,31 @@ def begin(tx: Transaction, host: str, wanted: cold.Wanted, running: live.Wanted 
     :arg wanted: a cold migration of the host's instances. :arg running: a live migration of them; None: no guest is to be live-migrated.
     :raises ComputeHostNotFound: the ledger does not know the host.
     """
-    changes = service_state.set_state(tx, [host], service_state.DISABLED, REASON) if _takes_instances(tx, host) else []
-    rows = instances.select_live(tx, hosts=[host])
+    disabled = disable(tx, host, REASON)
+    drained = sort_out(tx, instances.select_live(tx, hosts=[host]), wanted, running)
+    return replace(drained, disabled=disabled)
+
+
+def disable(tx: Transaction, host: str, reason: str) -> bool:
+    """Give ``host`` no new instances. Returns whether it was enabled; a disabled one keeps its reason.
+
+    :raises ComputeHostNotFound: the ledger does not know the host.
+    """
+    return _takes_instances(tx, host) and bool(service_state.set_state(tx, [host], service_state.DISABLED, reason))
+
+
+def sort_out(
+    tx: Transaction, rows: t.Sequence[Instance], wanted: cold.Wanted, running: live.Wanted | None = None
+) -> Drained:
+    """Sort instances by how they can be migrated. See begin() for the arguments."""
     moving = live.sort_out(tx, running, rows)[0] if running is not None else {}
     others = [r for r in rows if r.uuid not in moving]
     movers, refused = cold.sort_out(tx, wanted, others)
     return Drained(
-        bool(changes),
-        [r for r in rows if r.uuid in moving],
-        [r for r in others if r.uuid in movers],
-        refused,
-        {r.uuid: r for r in rows},
+        live=[r for r in rows if r.uuid in moving],
+        leaves=[r for r in others if r.uuid in movers],
+        stays=refused,
+        rows={r.uuid: r for r in rows},
     )
 
 
@@ -68,7 +83,7 @@ def hosts_to_ask(tx: Transaction, host: str) -> list[str]:
     """
     open_moves = {m.instance_uuid: m for m in ledger_moves.open_from(tx, host) if m.run_id != tx.run.id}
     rows = instances.select_live(tx, uuids=sorted(open_moves)) if open_moves else []
-    hosts = {str(r.host) for r in rows if _is_confirmable(r, open_moves[r.uuid])} - nodes.forced_down(tx)
+    hosts = {str(r.host) for r in rows if is_confirmable(r, open_moves[r.uuid])} - nodes.forced_down(tx)
     return nodes.stale_hosts(tx, sorted(hosts), SURE)
 
 
@@ -81,10 +96,10 @@ def to_confirm(tx: Transaction, host: str) -> list[str]:
     rows = instances.select_live(tx, uuids=sorted(open_moves)) if open_moves else []
     silent = silent_hosts(tx) if rows else set()
     unlocked = [r for r in rows if r.host not in silent and not operation.is_locked(tx, r)]
-    return [r.uuid for r in unlocked if _is_confirmable(r, open_moves[r.uuid])]
+    return [r.uuid for r in unlocked if is_confirmable(r, open_moves[r.uuid])]
 
 
-def _is_confirmable(row: Instance, move: MoveRow) -> bool:
+def is_confirmable(row: Instance, move: MoveRow) -> bool:
     """Return whether a cold migration waits to be confirmed, and its guest has the power state that it had before."""
     waiting = (states.RESIZED, None, moves.MIGRATION, moves.FINISHED)
     if (row.vm_state, row.task_state, move.migration_type, move.status) != waiting:

@@ -12,36 +12,15 @@ import tempfile
 import typing as t
 from dataclasses import dataclass
 
-from ....module_utils.core import errors
+from . import child_playbook
 
 PLAYBOOK = "bootflow.compute.power_sync"
-ASKED = ("ask_pass", "become_ask_pass", "ask_vault_pass")  # options of ansible-playbook that ask people
 
 
 def command(argv: t.Sequence[str], options: t.Mapping[str, t.Any]) -> list[str]:
-    """The command line ``argv`` of this ansible-playbook, with power_sync in the place of its playbook.
-
-    :arg options: of ansible-playbook, as it has read them from ``argv``.
-    :raises InvalidInput: it has no other place, or asks for a password.
-    """
-    played = [str(argument) for argument in options.get("args") or ()]
-    if len(played) != 1 or list(argv).count(played[0]) != 1:
-        raise errors.InvalidInput(
-            reason="bootflow_watch_sync runs power_sync with the command line of this run, which names %s"
-            % (", ".join(played) or "no playbook"),
-            remedy="Run one playbook, whose name occurs once in the command line.",
-        )
-    prompts = [
-        str(vault_id)
-        for vault_id in options.get("vault_ids") or ()
-        if str(vault_id).rpartition("@")[2].startswith("prompt")
-    ]
-    if prompts or any(options.get(name) for name in ASKED):
-        raise errors.InvalidInput(
-            reason="bootflow_watch_sync runs power_sync without a person who could give a password",
-            remedy="Give passwords in files (--become-password-file, --vault-password-file) or variables, or leave bootflow_watch_sync out.",
-        )
-    return [PLAYBOOK if word == played[0] else word for word in argv]
+    """The command line ``argv`` of this ansible-playbook, with power_sync in the place of its playbook. See child_playbook.command()."""
+    caller, otherwise = "bootflow_watch_sync runs power_sync", ", or leave bootflow_watch_sync out"
+    return child_playbook.command(argv, options, PLAYBOOK, caller, otherwise)
 
 
 @dataclass(frozen=True)

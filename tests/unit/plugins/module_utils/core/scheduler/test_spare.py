@@ -14,7 +14,10 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.model import
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.columns import Fleet
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.host_state import HostState
 from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.request_spec import RequestSpec
-from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.spare import hosts_that_can_be_lost
+from ansible_collections.bootflow.compute.plugins.module_utils.core.scheduler.spare import (
+    hosts_that_can_be_lost,
+    hosts_that_leave_together,
+)
 from ansible_collections.bootflow.compute.tests.unit.worlds.examples import examples
 
 from .reference import make_options
@@ -134,3 +137,17 @@ def test_whoever_moves_fits_and_nobody_is_lost_from_sight(sizes):
             arrived = sum(size_of[m["instance_uuid"]] for m in found["moved"] if m["host"] == other)
             assert sum(sizes[i]) + arrived <= max(3000, sum(sizes[i]))
             assert other != name or not arrived
+
+
+def test_hosts_that_leave_together_do_not_take_each_others_guests():
+    hosts = [host("a", 1024), host("b", 1024), host("c", 3072)]
+    loads = {"a": [guests(1024, "a1")], "b": [guests(1024, "b1")], "c": []}
+    fleet = Fleet(hosts)
+    before = fleet.free_ram_mb.tolist()
+    assert all(f["fits"] for f in hosts_that_can_be_lost(fleet, loads, OPTIONS))
+    answer = hosts_that_leave_together(fleet, loads, OPTIONS, ["a", "b", "unknown"])
+    assert not answer["fits"] and [m["host"] for m in answer["moved"]] == ["c"] and len(answer["stuck"]) == 1
+    assert hosts_that_leave_together(fleet, loads, OPTIONS, ["a"])["fits"]
+    assert fleet.free_ram_mb.tolist() == before
+    with pytest.raises(InvalidInput, match="NoSuchFilter"):
+        hosts_that_leave_together(fleet, loads, make_options(now=NOW, enabled_filters=("NoSuchFilter",)), ["a"])
