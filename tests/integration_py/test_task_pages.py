@@ -353,7 +353,13 @@ def test_several_hosts_with_their_networks_disks_and_service(person: Person, lab
         kvm1.run("sh", "-c", "pkill -KILL qemu-system")
         kvm1.fail("network")
 
-    serviced = person.read("service-a-host", {"bootflow_host_state=forced_down": die})
+    def write_tasks() -> None:
+        """Hosts of the lab cannot be restarted."""
+        put(person.host, "/etc/bootflow-update.yml", "[{ansible.builtin.command: uptime}]")
+
+    before = {"bootflow.compute.service": write_tasks, "bootflow_host_state=forced_down": die}
+    serviced = person.read("service-a-host", before)
+    assert "3 of 3 hosts done" in said(serviced, "bootflow.compute.service")
     assert "kvm1 is empty" in said(serviced, "drain"), said(serviced, "drain")
     listed = person.type("ansible-playbook bootflow.compute.list")
     assert re.search(r"^web-1 +active .* kvm[23] ", listed, re.M), listed

@@ -19,6 +19,7 @@ from ...module_utils.core.times import utc
 from ...module_utils.flows.boot import whatif
 from ...module_utils.flows.service import rolling
 from ...module_utils.ledger.compute import nodes
+from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.service import services
 from ..run import host_settings, tables
@@ -33,6 +34,8 @@ from .steps import Steps
 
 Result = t.Dict[str, t.Any]  # of a task
 Batch = t.Sequence[HostInService]
+#: Of a batch: ([{name, source, host}] of the instances that would leave, why the batch is not possible now).
+Examined = t.Tuple[t.List[t.Dict[str, t.Any]], t.Optional[errors.ServiceNotPossible]]
 
 
 class RollingService:
@@ -89,8 +92,8 @@ class RollingService:
             "= %s is done since %s" % (h.name, utc(overview.done_at[h.name])) for h in overview.hosts if h.state == DONE
         ]
         refused = None
-        for number, batch in enumerate(planned, 1):
-            moves, problem = self._examine([h.name for h in batch if h.state not in BEGUN])
+        examined = self._examine([[h.name for h in batch if h.state not in BEGUN] for batch in planned])
+        for number, (batch, (moves, problem)) in enumerate(zip(planned, examined), 1):
             lines += batch_lines(number, batch, moves, problem)
             refused = refused or problem
         if not planned:
@@ -104,29 +107,36 @@ class RollingService:
             )
         return refused
 
-    def _examine(self, hosts: t.Sequence[str]) -> tuple[list[dict[str, t.Any]], errors.ServiceNotPossible | None]:
-        """Find out whether the instances of ``hosts`` can leave and fit on the others. Returns ([{name, source, host}], why not)."""
-        if not hosts:
-            return [], None
+    def _examine(self, planned: t.Sequence[t.Sequence[str]]) -> list[Examined]:
+        """Find out for each batch whether the instances of its hosts can leave, and fit on the others."""
+        hosts = [host for batch in planned for host in batch]
         usable = host_settings.named_hosts(self.action, self.action.compute_hosts())
         read_fleet, options = inventory_fleet.reader(self.action, usable)
         wanted, running = self.steps.cold(hosts), self.steps.live(hosts)
 
-        def examine(tx: Transaction) -> tuple[list[dict[str, t.Any]], list[str]]:
+        def examine(tx: Transaction) -> list[Examined]:
             silent = nodes.silent_hosts(tx, hosts)
-            reasons = ["%s does not answer, or is forced down" % h for h in sorted(silent)]
             refused = rolling.refusals(tx, hosts, wanted, running).values()
-            reasons += ["%s cannot leave %s: %s" % (row.display_name, row.host, e.message) for row, e in refused]
-            answer = whatif.leave_together(tx, read_fleet, options, hosts)
-            reasons += ["%s of %s fits nowhere: %s" % (i["name"], i["source"], i["reason"]) for i in answer["stuck"]]
-            return answer["moved"], reasons
+            answers = whatif.leave_together(tx, read_fleet, options, planned)
+            return [self._examined(*found, silent, refused) for found in zip(planned, answers)]
 
-        moves, reasons = self.steps.inspect(examine)
+        return self.steps.inspect(examine) if hosts else [([], None) for _batch in planned]
+
+    @staticmethod
+    def _examined(
+        batch: t.Sequence[str],
+        answer: t.Mapping[str, t.Any],
+        silent: t.Collection[str],
+        refused: t.Iterable[tuple[Instance, errors.BootflowError]],
+    ) -> Examined:
+        reasons = ["%s does not answer, or is forced down" % h for h in batch if h in silent]
+        leaving = [(row, e) for row, e in refused if row.host in batch]
+        reasons += ["%s cannot leave %s: %s" % (row.display_name, row.host, e.message) for row, e in leaving]
+        reasons += ["%s of %s fits nowhere: %s" % (i["name"], i["source"], i["reason"]) for i in answer["stuck"]]
         if not reasons:
-            return moves, None
-        return moves, errors.ServiceNotPossible(
-            hosts=", ".join(hosts), reason="; ".join(r.rstrip(".") for r in reasons)
-        )
+            return answer["moved"], None
+        reason = "; ".join(r.rstrip(".") for r in reasons)
+        return answer["moved"], errors.ServiceNotPossible(hosts=", ".join(batch), reason=reason)
 
     def _open_window(self, longest: float) -> None:
         """:raises ServiceWindowTooShort: no host would be done before its end."""
@@ -167,7 +177,7 @@ class RollingService:
                 return None
             if new and not first:  # the plan has just looked at the first one
                 self._let_report()
-                _moves, refused = self._examine(new)
+                ((_moves, refused),) = self._examine([new])
                 if refused is not None:
                     return refused
             self._service(batch)

@@ -259,18 +259,22 @@ def lose(
 
 
 def leave_together(
-    tx: Transaction, read_fleet: ReadFleet, options: SchedulerOptions, hosts: t.Sequence[str]
-) -> dict[str, t.Any]:
-    """core's hosts_that_leave_together() for these hosts, with the names of the instances and the hosts that they are on (``source``)."""
+    tx: Transaction, read_fleet: ReadFleet, options: SchedulerOptions, batches: t.Sequence[t.Sequence[str]]
+) -> list[dict[str, t.Any]]:
+    """For each batch of hosts core's hosts_that_leave_together(), with the names of the instances and the hosts that they are on (``source``)."""
+    hosts = [host for batch in batches for host in batch]
     named = nodes.same_machines(tx, hosts)
     load = loads(tx, {*hosts, *(name for names in named.values() for name in names)})
     fleet = read_fleet(tx, schedule.needs_of(load.stored, options))
-    answer = hosts_that_leave_together(fleet, load.by_host, options, hosts)
     sources = {uuid: host for host, specs in load.by_host.items() for spec in specs for uuid in spec.instance_uuids}
-    for instance in [*answer["moved"], *answer["stuck"]]:
-        uuid = instance["instance_uuid"]
-        instance.update(name=load.names[uuid], source=sources[uuid])
-    return answer
+    answers = []
+    for batch in batches:
+        answer = hosts_that_leave_together(fleet, load.by_host, options, batch)
+        for instance in [*answer["moved"], *answer["stuck"]]:
+            uuid = instance["instance_uuid"]
+            instance.update(name=load.names[uuid], source=sources[uuid])
+        answers.append(answer)
+    return answers
 
 
 # --- the hosts as they would be ---------------------------------------------------------------------------------------
