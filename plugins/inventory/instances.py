@@ -170,6 +170,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.address
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_views
+from ansible_collections.bootflow.compute.plugins.plugin_utils.devices.ssh_connections import HOST, JUMP, known_host
 from ansible_collections.bootflow.compute.plugins.plugin_utils.inventory.guest_variables import (
     PlainValues,
     compiled_once,

@@ -152,7 +152,7 @@ def test_one_function_starts_the_programs_of_hosts_and_one_those_that_listen_to_
     )
     found = [path for path in (ROOT / "plugins").rglob("*.py") if starts.search(path.read_text())]
     names = sorted(path.relative_to(ROOT / "plugins").as_posix() for path in found)
-    # What listens on a host imports nothing of ours, and asks systemd itself; child_playbook.py and syncs.py start
+    # What listens on a host imports nothing of ours, and asks systemd itself; child_playbook.py, syncs.py and fleet_run.py start
     # ansible-playbook on the controller, sending.py ssh.
     assert names == [
         "module_utils/hosts/libvirt/listener.py",

@@ -77,6 +77,8 @@ class BuildWork:
         """Build all of them that are this run's."""
         builds = [b for b in self.good(self.builds.values()) if b.uuid not in self.lost_uuids]
         self._note_begin(NETWORKING, [b.uuid for b in builds])
+        self._fail(self._open_disks(builds))
+        builds = self.good(builds)
         settings = host_settings.read_current_host(self.action)
         waits = any(getattr(settings, "wait_" + kind) for kind in ("console", "address", "port", "agent", "cloud_init"))
         apart = {b.uuid for b in builds if waits or domain_builder.has_volumes(b) or domain_builder.has_tags(b)}
@@ -101,6 +103,19 @@ class BuildWork:
         if remaining:
             with self.guarded(remaining):
                 self._spawn(remaining)
+
+    def _open_disks(self, builds: t.Sequence[Build]) -> build_parts.Problems:
+        """Have the host reach the pool of local disks where it has one. Returns uuid -> why not."""
+        connector = STORE_TYPES[host_settings.read_current_host(self.action).disk_backend].connector
+        if not connector:
+            return {}
+        problems: build_parts.Problems = {}
+        for build in builds:
+            try:
+                CONNECTOR_TYPES[connector].check_host(self.host, build.facts)
+            except errors.BootflowError as e:
+                problems[build.uuid] = e
+        return {**pool_disks.open_disks(self.action, [b.uuid for b in builds if b.uuid not in problems]), **problems}
 
     def stage_seconds(self, uuid: str) -> dict[str, float]:
         """Return the seconds of a build in each stage that it came to, by the name of the stage. The last one lasts until now, or until its guest ran."""

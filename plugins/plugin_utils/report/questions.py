@@ -21,7 +21,8 @@ from ...module_utils.flows.boot import whatif
 from ...module_utils.flows.report import fleet, runs
 from ...module_utils.ledger.db.transaction import Transaction
 from ..run.ledger_action import LedgerAction
-from ..scheduling.whatif import ANY_IMAGE, STAND_IN, fleet_reader
+from ..scheduling import inventory_fleet
+from ..scheduling.whatif import ANY_IMAGE, STAND_IN
 from ..settings import boot_request, scheduler_settings
 
 #: Settings of the request that decide whether an instance of a flavor fits; of the others a report takes the defaults.
@@ -44,7 +45,7 @@ def figures(action: LedgerAction) -> Report:
     options = action.options
     flavors = _flavors(options)
     requests, unfit = _requests(action, flavors)
-    _configurations, read_fleet = fleet_reader(action)
+    read_fleet, _explaining = inventory_fleet.reader(action, action.hosts_to_use())
     now, hosts = action.context().now, action.compute_hosts()
     checks_losses = len(hosts) <= options["limit"] if options["n_plus_1"] is None else options["n_plus_1"]
     scheduling = scheduler_settings.scheduler_options(action, now)

@@ -35,19 +35,6 @@ STAND_IN = {"name": ANY_IMAGE, "url": "file:///none", "disk_format": "raw", "all
 Answers = t.Tuple[t.List[Answer], t.List[t.Dict[str, t.Any]], Facts]  # of requests, of lost hosts
 
 
-def fleet_reader(action: LedgerAction) -> tuple[dict[str, dict[str, t.Any]], ledger_whatif.ReadFleet]:
-    """Return the settings of hosts in the inventory, and what reads the fleet with these settings, without writing them."""
-    configurations = scheduler_settings.configurations(action)
-    aggregates, host_vars = scheduler_settings.aggregates_of(action), scheduler_settings.vars_for_filters(action)
-    usable = action.hosts_to_use()
-
-    def read_fleet(tx: Transaction, needs: fleet.Needs) -> Fleet:
-        ledger_fleet = fleet.read(tx, usable, aggregates, host_vars, needs)
-        return ledger_whatif.as_configured(tx, ledger_fleet, configurations)
-
-    return configurations, read_fleet
-
-
 class WhatIf:
     """A question, by the options of the action."""
 

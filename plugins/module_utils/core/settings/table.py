@@ -119,7 +119,8 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
         ),
     ),
     ("Of a storage host", "Read for each host.", STORAGE),
-    ("Hosts and audits", "", (*AUDIT, *HOSTS, *METRICS, *PRECACHE)),
+    ("Hosts and audits", "", (*AUDIT, *HOSTS, *METRICS, *REPORT, *PRECACHE)),
+    ("Molecule", "See [molecule.md](molecule.md).", (*MOLECULE, *GUESTS_FILE)),
     ("Service of hosts", "See [service-a-host.md](service-a-host.md).", SERVICE),
     ("What if", "Of the playbook `whatif`, see [whatif.md](whatif.md); it reads the variables of a boot too.", WHATIF),
     (

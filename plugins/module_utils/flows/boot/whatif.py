@@ -22,7 +22,7 @@ from ...core.scheduler.options import SchedulerOptions
 from ...core.scheduler.placement import select_destinations
 from ...core.scheduler.request_spec import RequestSpec
 from ...core.scheduler.spare import hosts_that_can_be_lost, hosts_that_leave_together
-from ...core.scheduler.whatif import how_many
+from ...core.scheduler.whatif import WhatIf, how_many
 from ...ledger.compute import groups, instances, nodes, requests
 from ...ledger.compute.fleet import NEVER_REPORTED, Needs
 from ...ledger.compute.nodes import NodeRow
