@@ -15,7 +15,8 @@ from ..module_utils.ledger.compute import history, instances, nodes, views
 from ..module_utils.ledger.db.transaction import Transaction
 from ..plugin_utils.run import tables
 from ..plugin_utils.run.ledger_action import READS, RUN_LIMIT, LedgerAction
-from ..plugin_utils.run.results import STATISTICS, error_result, statistics
+from ..plugin_utils.run.playbooks import readers
+from ..plugin_utils.run.results import STATISTICS, error_result
 from ..plugin_utils.settings import variable_names
 
 
@@ -48,7 +49,7 @@ class ActionModule(LedgerAction):
                 raise
             if options["print_table"]:
                 tables.show(self._display, ["No instances. %s." % e.message])
-            return {"changed": False, "instances": [], **(statistics([]) if options["set_stats"] else {})}
+            return {"changed": False, **readers.fields([], options["set_stats"])}
 
         def read(tx: Transaction) -> tuple[list[dict[str, t.Any]], errors.BootflowError | None]:
             rows = instances.select_live(
@@ -85,7 +86,7 @@ class ActionModule(LedgerAction):
             tables.show(self._display, lines)
         if unknown is not None:
             return error_result(unknown, instances=shown)
-        return {"changed": False, "instances": shown, **(statistics(shown) if options["set_stats"] else {})}
+        return {"changed": False, **readers.fields(shown, options["set_stats"])}
 
     def _unknown(self, tx: Transaction, rows: t.Sequence[instances.InstanceRow]) -> errors.BootflowError | None:
         """Return the error for a named instance that does not exist, as Nova's client reports it; None for a list without it."""

@@ -400,9 +400,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         """:arg no_groups: groups that no value of O(keyed_groups) opens, as :func:`fold` has them."""
         for key, value in variables.items():
             if isinstance(value, dict):
-                set_variable(self.inventory, name, key, self._values.of(value))
+                set_variable(self.inventory, name, key, self._values.plain(value))
             else:
-                self.inventory.set_variable(name, key, self._values.of(value))
+                self.inventory.set_variable(name, key, self._values.plain(value))
         strict = self.get_option("strict")
         self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
         self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)

@@ -57,7 +57,9 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 instances:
-  description: The instances, with Nova's field names.
+  description:
+    - The instances, with Nova's field names.
+    - Of more than 1,000 that nothing in the run can read only some fields, see M(bootflow.compute.instance_info).
   type: list
   elements: dict
   returned: with O(phase=report), and O(phase=report_if_finished) if RV(unfinished) is false

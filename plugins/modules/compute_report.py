@@ -20,12 +20,30 @@ description:
     The power states of the guests are recorded, and an instance whose guest shut down by itself is stopped, as by M(bootflow.compute.power_sync).
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment: [bootflow.compute.attributes, bootflow.compute.ledger, bootflow.compute.shared.controller]
+options:
+  phase:
+    description:
+      - V(report) does all of it for the current host.
+      - V(ask) asks the current host, and opens no ledger. V(write), on localhost, writes what all hosts answered in this run, and returns the hosts on which a
+        report has something to do, as RV(compute). These are to report by themselves with V(report).
+    type: str
+    choices: [report, ask, write]
+    default: report
 """
 
 EXAMPLES = r"""
 ---
 - name: Report
   bootflow.compute.compute_report:
+
+- name: Ask for the facts of the host
+  bootflow.compute.compute_report:
+    phase: ask
+
+- name: Write what the hosts answered
+  bootflow.compute.compute_report:
+    phase: write
+  register: bootflow_next
 """
 
 RETURN = r"""
@@ -33,7 +51,12 @@ RETURN = r"""
 reported:
   description: Whether the host answered.
   type: bool
-  returned: success
+  returned: with O(phase=report) and O(phase=ask)
+compute:
+  description: Hosts that have to report by themselves.
+  type: list
+  elements: str
+  returned: with O(phase=write)
 cleaned:
   description: UUIDs of instances whose leftovers were removed.
   type: list

@@ -78,6 +78,10 @@ instances:
   description:
     - The instances, with Nova's field names. Times are ISO 8601 in UTC; C(age) is the number of seconds since the instance was accepted,
       C(seconds) how long its build took.
+    - >-
+      The playbook C(list) returns only C(name), C(uuid) and C(vm_state) of more than 1,000 instances, and no statistic, where nothing
+      in the run can read more: it is all that C(ansible-playbook) plays, without C(-v) or C(ANSIBLE_SHOW_CUSTOM_STATS), and all
+      callbacks are ones that print no results. So does C(boot) without C(bootflow_hook_create_instance_post).
     - Each entry of C(addresses) has C(ip_address), C(prefix), C(version), C(network) and C(mac_address).
     - C(ssh_host_key) is the public SSH host key that the guest got on its config drive (C(bootflow_ssh_host_keys)), or null.
     - An instance in error has a C(fault) with code, message and remedy.

@@ -21,8 +21,8 @@ from ..run import host_settings, tables
 from ..run.firewall import filter_handover
 from ..run.inventory_hosts import reachable
 from ..run.ledger_action import LedgerAction
-from ..run.playbooks import playbook_of_this_run
-from ..run.results import outcome, statistics
+from ..run.playbooks import playbook_of_this_run, readers
+from ..run.results import outcome
 from ..run.stage_results import CONTROLLER, StageResults
 
 Result = t.Dict[str, t.Any]  # of a task
@@ -96,7 +96,8 @@ class BootReport:
             tables.show(self.action.ports.display, [*self._table(shown, accepted), *_at_rest(shown)])
         items = [errors.failed_item(v["name"], v["uuid"], v.get("fault"), state=_state(v)) for v in bad]
         # Ansible does not read the statistics of a task that failed.
-        more = statistics(shown) if self.options["set_stats"] and not items else {}
+        set_stats = self.options["set_stats"] and not items
+        more = readers.fields(shown, set_stats, bool(self._settings().hook_create_instance_post))
         returns_passwords = self._returns_passwords()
         if returns_passwords and accepted:
             more["uuids"] = [*accepted["created"], *accepted["resumed"]]  # for boot_passwords
@@ -104,7 +105,6 @@ class BootReport:
             errors.BootFailed(items, len(shown)),
             changed=self._leave_passwords(ledger, uuids),
             unfinished=False,
-            instances=shown,
             returns_passwords=returns_passwords,
             **more,
         )

@@ -4,7 +4,7 @@
 
 """Variables of thousands of hosts of an inventory, and the expressions of its file, at the cost of once for all hosts where that is possible.
 
-Ansible compiles an expression anew for each host, and visits each value that a plugin sets. Both cost more than the ledger.
+Ansible compiles an expression anew for each host, and visits each value that a plugin sets. That takes longer than to read the ledger.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def compiled_once(templar: t.Any) -> t.Iterator[None]:
     All else, variables and errors among it, stays Ansible's. What does not compile is compiled again, as its error belongs to one host. A templar
     that compiles in another way (a later ansible-core) is left as it is.
     """
-    engine = getattr(templar, "_engine", None)
+    engine: t.Any = getattr(templar, "_engine", None)
     compile_expression = getattr(engine, "_compile_expression", None)
     if compile_expression is None or not hasattr(engine, "__dict__"):
         yield
@@ -58,7 +58,7 @@ class PlainValues:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
-    def of(self, value: t.Any) -> t.Any:
+    def plain(self, value: t.Any) -> t.Any:
         """Return the same data, of dictionaries, lists, texts, numbers, booleans and None."""
         if isinstance(value, str):
             text = self._texts.get(value)
@@ -68,8 +68,8 @@ class PlainValues:
                     self._texts[value] = text
             return text
         if isinstance(value, dict):
-            return {name: self.of(item) for name, item in value.items()}
-        return [self.of(item) for item in value] if isinstance(value, list) else value
+            return {name: self.plain(item) for name, item in value.items()}
+        return [self.plain(item) for item in value] if isinstance(value, list) else value
 
 
 def set_variable(inventory: t.Any, host: str, name: str, value: t.Any) -> None:

@@ -385,8 +385,14 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return self._ledger
 
     def ledger_id(self) -> str:
-        """The id of the ledger, for what hosts mark with it. In check mode, of one in memory where there is none yet."""
+        """The id of the ledger, for what hosts mark with it. In check mode, of one in memory where there is none yet.
+
+        The first task of a playbook has left it for the tasks of hosts, which need no connection for it then.
+        """
         if self._ledger is None:
+            opened = StageResults(self, "ledger").read("open", CONTROLLER) or {}
+            if opened.get("ledger_id") and opened.get("ledger") == str(self.options["ledger_url"]):
+                return str(opened["ledger_id"])
             self._ledger = self.rehearsal_ledger() if self.check_mode else self.open_ledger()
         return self._ledger.id
 

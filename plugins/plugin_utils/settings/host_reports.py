@@ -14,6 +14,7 @@ from ..run import host_settings
 from ..run.ledger_action import LedgerAction
 from ..run.stage_results import StageResults
 
+ANSWER = "answer"  # of a host, until it is written
 REPORT, SILENCE = "report", "silence"  # results of compute_report: of hosts that answered, or why a host did not
 OF_FACTS = ("compute_node", "configuration")  # large fields of a report, which the ledger has
 
@@ -35,6 +36,20 @@ def leave(action: LedgerAction, host: str, report: t.Mapping[str, t.Any]) -> dic
     results.remove(other, host)
     results.leave(stage, host, kept_report)
     return {name: value for name, value in report.items() if name not in OF_FACTS}
+
+
+def leave_answer(action: LedgerAction, host: str, answer: t.Mapping[str, t.Any]) -> None:
+    """Leave what a host answered for the task that writes the answers of all hosts."""
+    results_of(action).leave(ANSWER, host, answer)
+
+
+def take_answers(action: LedgerAction) -> dict[str, t.Mapping[str, t.Any]]:
+    """Return the answers that hosts left in this run, by host, and remove them: they are written once."""
+    results = results_of(action)
+    answers = {host: results.read(ANSWER, host) for host in results.hosts(ANSWER)}
+    for host in answers:
+        results.remove(ANSWER, host)
+    return answers
 
 
 def report_of(action: LedgerAction, host: str) -> t.Mapping[str, t.Any]:

@@ -95,7 +95,8 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
     if action.options["print_table"] and (todo or action.options.get("print_revision")):
         tables.show(action.ports.display, _lines(shown, before, after, todo, action.check_mode))
     limit = list(action.task_vars["ansible_play_hosts_all"]) if action.options["run_limit"] else None
-    StageResults(action, "ledger").leave("open", CONTROLLER, {"ask": ask, "run_limit": limit})
+    of_ledger = {"ledger": shown, "ledger_id": its_id}
+    StageResults(action, "ledger").leave("open", CONTROLLER, {"ask": ask, "run_limit": limit, **of_ledger})
     return {
         "changed": bool(todo),
         "ledger_id": its_id,

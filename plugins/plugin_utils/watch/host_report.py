@@ -12,10 +12,10 @@ from ...module_utils.core import errors
 from ...module_utils.core.amounts import counted
 from ...module_utils.core.instances.power_sync import RESUME
 from ...module_utils.flows.instances import cleanup
-from ...module_utils.flows.recovery import operations, power_sync
-from ...module_utils.ledger.compute import cleanups, instances, nodes
+from ...module_utils.flows.recovery import host_answers, power_sync
+from ...module_utils.flows.recovery.host_answers import HostAnswer
+from ...module_utils.ledger.compute import cleanups, instances
 from ...module_utils.ledger.database import Ledger
-from ...module_utils.ledger.db.transaction import Transaction
 from ..operations.cleaning import clean_host, warn_of_leftovers
 from ..run import host_settings, host_variables
 from ..run.ledger_action import LedgerAction
@@ -36,54 +36,66 @@ class HostReport:
         """Ask the host, write its report, and leave it for later stages. Returns the result of the task."""
         return host_reports.leave(self.action, self.host, self._report())
 
-    def _report(self) -> Result:
+    def ask(self) -> Result:
+        """Ask the host, and leave its answer for the task that writes the answers of all hosts. Returns the result of the task."""
+        asked = self._ask()
+        if not self.action.check_mode:
+            host_reports.leave_answer(self.action, self.host, {**asked, "asked_at": self._asked_at, **self._resumes()})
+        return host_reports.leave(self.action, self.host, {"changed": False, **asked})
+
+    def _resumes(self) -> dict[str, bool]:
+        return {"resumes": host_settings.resumes(self.action, self.host)}
+
+    def _ask(self) -> Result:
+        """Return the facts of the host with its configuration, or why it did not answer. Warns of what people have to know."""
         host = self.host
         configuration = host_settings.configuration(
             host_variables.of_host(self.action.task_vars["hostvars"], host), host
         )
-        context = self.action.context()
-        asked_at = context.now
+        self._asked_at = self.action.context().now
         try:
             facts = self.action.run_module(
                 "compute_node_info",
                 host_settings.node_info_arguments(self.action, configuration),
             )["compute_node"]
         except errors.BootflowError as e:
-            if not self.action.check_mode:
-                self._record_silence(host, e)
             self.action.ports.display.warning("%s did not report and is left out: %s" % (host, e.paragraph))
-            return {"changed": False, "reported": False, "error": e.as_dict()}
+            return {"reported": False, "error": e.as_dict()}
         reason = (facts.get("stats") or {}).get("emulated")
         host_reports.warn_of_emulation(self.action, {host: reason} if reason else {})
         host_reports.warn_of_guest_content(self.action, host, facts.get("guest_content") or ())
+        return {"reported": True, "compute_node": facts, "configuration": configuration}
+
+    def _report(self) -> Result:
+        host = self.host
+        asked = self._ask()
         if self.action.check_mode:
-            return {"changed": False, "reported": True, "compute_node": facts, "configuration": configuration}
+            return {"changed": False, **asked}
+        if not asked["reported"]:
+            self.action.open_ledger().transact(
+                host_answers.record_silence, host, errors.from_dict(asked["error"]).message
+            )
+            return {"changed": False, **asked}
+        facts, asked_at = asked["compute_node"], self._asked_at
         ledger = self.action.open_ledger()
         ended = self._settle_builds(ledger, host, facts, asked_at)  # with what is to be cleaned
         cleaned = self._clean_up(ledger, host)
-        settled, synced = ledger.transact(
-            _record, host, facts, configuration, asked_at, host_settings.resumes(self.action, host), tuple(cleaned)
-        )
+        answer = HostAnswer(facts, asked["configuration"], asked_at, **self._resumes())
+        settled_by_host, synced = ledger.transact(host_answers.record, {host: answer}, tuple(cleaned))
+        settled = settled_by_host[host]
         if settled:  # what was settled may have something to be cleaned, without which it cannot be started
             cleaned += self._clean_up(ledger, host)
         settled = {**ended, **settled}
         joined = vxlan_peers.refresh(self.action, host, facts.get("vxlan_networks") or ())
         return {
+            **asked,
             "changed": bool(cleaned or settled or synced.changed or joined),
-            "reported": True,
-            "compute_node": facts,
-            "configuration": configuration,
             "cleaned": cleaned,
             "settled": settled,
             "vxlan_networks_joined": joined,
             "stopped": sorted(synced.stopped),
-            "to_resume": self._to_resume(host, synced),
+            "to_resume": show_to_resume(self.action, synced).get(host, []),
         }
-
-    def _record_silence(self, host: str, error: errors.BootflowError) -> None:
-        from ...module_utils.flows.recovery import leases  # with all of a boot
-
-        self.action.open_ledger().transact(leases.host_is_silent, host, error.message)
 
     def _settle_builds(
         self, ledger: Ledger, host: str, facts: t.Mapping[str, t.Any], asked_at: float
@@ -107,16 +119,6 @@ class HostReport:
             ),
         }
 
-    def _to_resume(self, host: str, synced: power_sync.Synced) -> list[str]:
-        """Return the instances whose guests lost their power with the restart of the host."""
-        uuids = sorted(f.uuid for f in synced.differences if f.action == RESUME)
-        if uuids:
-            text = (
-                "%s restarted, and guests of %s wait to be started again: ansible-playbook bootflow.compute.power_sync"
-            )
-            self.action.ports.display.display(text % (host, counted(len(uuids), "active instances")))
-        return uuids
-
     def _clean_up(self, ledger: Ledger, host: str) -> list[str]:
         """Remove from the host what earlier runs could not remove. Returns the UUIDs of instances that are gone from the host."""
         todo = [{"uuid": c.instance_uuid, "name": c.domain_name} for c in ledger.inspect(cleanups.of_host, host)]
@@ -129,27 +131,13 @@ class HostReport:
         return [uuid for uuid in done if uuid not in preexisting_uuids]  # what was there before the move still is
 
 
-def _record(
-    tx: Transaction,
-    host: str,
-    facts: t.Mapping[str, t.Any],
-    configuration: t.Mapping[str, t.Any],
-    asked_at: float,
-    resumes: bool,
-    cleaned: t.Collection[str],
-) -> tuple[dict[str, str], power_sync.Synced]:
-    """Enter the report. Returns the instances whose operation it settled, as its run died, UUID -> vm_state, and other changes of instances.
-
-    A guest that should not run, or is to run again after its host's restart, is left to the playbook power_sync.
-    """
-    power_states = {d["uuid"]: d["power_state"] for d in facts["domains"]}
-    rescued = [d["uuid"] for d in facts["domains"] if d.get("rescued")]
-    moving = {d["uuid"]: d["moving"] for d in facts["domains"] if d.get("moving")}
-    reports = {host: power_sync.Report(asked_at, power_states, facts.get("boot_id") or "", resumes)}
-    restarted = host in power_sync.restarted(tx, reports)
-    settled = operations.settle_operations(
-        tx, host, power_states, asked_at, rescued, restarted, moving, facts.get("at_work") or ()
-    )
-    synced = power_sync.sync(tx, reports)
-    nodes.record_report(tx, host, facts, configuration, asked_at, cleaned)
-    return settled, synced
+def show_to_resume(action: LedgerAction, synced: power_sync.Synced) -> dict[str, list[str]]:
+    """Print which hosts restarted. Returns the instances whose guests lost their power by that, host -> UUIDs."""
+    uuids_by_host: dict[str, list[str]] = {}
+    for difference in synced.differences:
+        if difference.action == RESUME:
+            uuids_by_host.setdefault(difference.host, []).append(difference.uuid)
+    text = "%s restarted, and guests of %s wait to be started again: ansible-playbook bootflow.compute.power_sync"
+    for host, uuids in sorted(uuids_by_host.items()):
+        action.ports.display.display(text % (host, counted(len(uuids), "active instances")))
+    return {host: sorted(uuids) for host, uuids in uuids_by_host.items()}

@@ -381,6 +381,13 @@ def record_unreachable(tx: Transaction, host: str, reason: str) -> None:
     tx.execute(compute_nodes.update().where(compute_nodes.c.host == host).values(unreachable_reason=reason[:1000]))
 
 
+def reported_since(tx: Transaction, asked_at: t.Mapping[str, float]) -> set[str]:
+    """Return the hosts whose last report is younger than the question of this run. :arg asked_at: by host, in seconds since the epoch"""
+    c = compute_nodes.c
+    query = sa.select(c.host, c.reported_at).where(bulk.among(tx, c.host, sorted(asked_at)), c.reported_at.is_not(None))
+    return {str(r.host) for r in tx.execute(query) if r.reported_at > asked_at[r.host]}
+
+
 def silent_hosts(tx: Transaction, hosts: t.Collection[str]) -> set[str]:
     """Return the ``hosts`` that did not answer last time, or are forced down."""
     c = compute_nodes.c

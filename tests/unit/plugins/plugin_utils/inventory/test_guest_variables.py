@@ -81,13 +81,13 @@ def test_a_templar_that_compiles_otherwise_is_left_alone() -> None:
 def test_values_are_new_shared_and_marked() -> None:
     values = PlainValues()
     view = {"name": "web-1", "note": "{{ evil }}", "list": ["small", 1, None, True], "more": {"flavor": "small"}}
-    plain = values.of(view)
+    plain = values.plain(view)
     assert plain == view and plain is not view and plain["list"] is not view["list"]
     assert is_trusted_as_template(plain["name"]) and not is_trusted_as_template(plain["note"])
-    assert plain["list"][0] is plain["more"]["flavor"] is values.of("sma" + "ll")
+    assert plain["list"][0] is plain["more"]["flavor"] is values.plain("sma" + "ll")
     assert [type(each) for each in plain["list"][1:]] == [int, type(None), bool]
     template = trust_as_template("{{ wanted }}")
-    values.of("{{ wanted }}")
-    assert is_trusted_as_template(values.of(template)) and not is_trusted_as_template(values.of("{{ wanted }}"))
+    values.plain("{{ wanted }}")
+    assert is_trusted_as_template(values.plain(template)) and not is_trusted_as_template(values.plain("{{ wanted }}"))
     with pytest.raises(AnsibleError):
         set_variable(InventoryData(), "missing", "name", plain)

@@ -10,6 +10,7 @@ import json
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image, NetworkRequest
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request import expand
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import (
     IN_PLACE,
     Difference,
@@ -162,3 +163,12 @@ def test_a_config_drive_that_nobody_asked_for_is_no_difference(parse):
     assert alone.startswith("injected_files")
     assert words({}, {"config_drive": True}) == ("config_drive: is none, requested true",)
     assert words({}, {"config_drive": False}) == ("config_drive: is none, requested false",)
+
+
+def test_what_is_equal_is_not_walked(full, monkeypatch):
+    digest = request_digest(full)
+    walked = []
+    monkeypatch.setattr(expand, "_differences", lambda _old, _new, field, *_more: walked.append(field) or [])
+    assert not difference(digest, json.loads(json.dumps(digest))) and walked == []
+    difference(digest, {**digest, "key_name": "another"})
+    assert walked == ["key_name"]
