@@ -4,7 +4,7 @@
 
 """Variables of thousands of hosts of an inventory, and the expressions of its file, at the cost of once for all hosts where that is possible.
 
-Ansible compiles an expression anew for each host, and visits each value that a plugin sets. That takes longer than to read the ledger.
+Ansible compiles an expression again for each host, and visits each value that a plugin sets. That takes longer than to read the ledger.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def someone_reads(hook: bool = False) -> bool:
 
 
 def returned(instances: Views, hook: bool = False) -> Views:
-    """Return the part of ``instances`` that a task returns: all of them whole, or name, uuid and vm_state of each of more than 1,000 that nobody reads.
+    """Return the part of ``instances`` that a task returns: all of them whole, or name, uuid and vm_state of each of more than 1,000 that nothing can read.
 
     :arg hook: see someone_reads()
     """
@@ -49,5 +49,5 @@ def fields(instances: Views, set_stats: bool, hook: bool = False) -> dict[str, t
 
     :arg hook: see someone_reads()
     """
-    kept = returned(instances, hook)
-    return {"instances": kept, **(statistics(instances) if set_stats and kept is instances else {})}
+    returned_views = returned(instances, hook)
+    return {"instances": returned_views, **(statistics(instances) if set_stats and returned_views is instances else {})}
