@@ -118,7 +118,7 @@ class RollingService:
             silent = nodes.silent_hosts(tx, hosts)
             refused = rolling.refusals(tx, hosts, wanted, running).values()
             answers = whatif.leave_together(tx, read_fleet, options, planned)
-            return [self._examined(*found, silent, refused) for found in zip(planned, answers)]
+            return [self._examined(batch, answer, silent, refused) for batch, answer in zip(planned, answers)]
 
         return self.steps.inspect(examine) if hosts else [([], None) for _batch in planned]
 
