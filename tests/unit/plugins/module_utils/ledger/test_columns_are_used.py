@@ -46,6 +46,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.flows.moves impor
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import port_filters
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.networks import security_groups as group_flow
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.service import rolling
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger import capacity
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import cleanups, fleet, nodes, shelved
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances as instance_rows
@@ -54,6 +55,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.networks import filter_marks
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.tables import metadata
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.service import services
 from ansible_collections.bootflow.compute.tests.unit.plugins.action.test_lying_hosts import (
     COMPUTE,
     NODE,
@@ -338,6 +340,14 @@ def images(life: Life) -> None:
     life.look()
     life.report("h1")
     uuid = life.boot("snapped")
+    with life.ledger.write() as tx:
+        of_run = tx.for_run(life.context("v"))
+        rolling.enter(of_run, "spring", {"h1": "nova"}, restart=False)
+        services.leave(of_run, "spring", 7.0)
+        rolling.enter(of_run, "spring", {"h1": "nova"}, restart=False)
+        services.note_instances(of_run, "spring", "h1", [uuid])
+        services.set_state(of_run, "spring", "h1", "pending", "drain")
+    life.look()
     with life.ledger.write() as tx:
         shelved.add(tx.for_run(life.context("i")), {uuid: "its-image"}, {uuid: "h1"})
     life.look()
