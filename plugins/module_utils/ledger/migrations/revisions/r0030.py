@@ -28,11 +28,11 @@ def upgrade(op: t.Any) -> None:
         sa.Column("host", sa.String(255), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("changed_at", sa.Float, nullable=False),
-        sa.ForeignKeyConstraint(["service"], ["services.name"], name="fk_service_hosts_service", ondelete="CASCADE"),
         sa.CheckConstraint(
             "state IS NULL OR state IN ('done', 'drain', 'pending', 'report', 'return', 'tasks')",
             name="ck_service_hosts_state",
         ),
+        sa.ForeignKeyConstraint(["service"], ["services.name"], name="fk_service_hosts_service", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("service", "host", name="pk_service_hosts"),
     )
     op.create_table(
