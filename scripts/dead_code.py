@@ -60,11 +60,6 @@ ALLOWED = (
         r"launched_on|swap_mb|started_at",
         "columns, which the types of rows declare as the tables have them",
     ),
-    (
-        r".*/(core/instances/progress|ledger/compute/moves)\.py",
-        r"(memory|disk)_processed",
-        "of FIELDS, by whose names hosts, the ledger and views take them",
-    ),
     (r".*/ledger/db/address\.py", r"ssl\w+", "read by the names of libpq's parameters"),
     (r".*/ledger/db/engine\.py", r"on_\w+|isolation_level|is_disconnect", "SQLAlchemy and sqlite3 call or read it"),
 )

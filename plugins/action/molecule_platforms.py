@@ -16,12 +16,13 @@ from ..module_utils.core.settings.molecule import MOLECULE
 from ..plugin_utils.molecule import fleet_run
 from ..plugin_utils.molecule.scenario import Scenario
 from ..plugin_utils.run import tables
-from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.ledger_action import RUN_LIMIT, LedgerAction
 
 
 class ActionModule(LedgerAction):
     ARGUMENTS = {
         **MOLECULE.options(),
+        **RUN_LIMIT,
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     }
 

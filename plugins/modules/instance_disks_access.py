@@ -24,7 +24,7 @@ extends_documentation_fragment:
 attributes:
   check_mode: {support: full}
   diff_mode: {support: none}
-  idempotent: {support: full, details: RV(changed) reports whether the definition of the secret changed. libvirt does not report whether its value changed.}
+  idempotent: {support: full, details: The result is changed if the definition of the secret changed. libvirt does not report whether its value changed.}
   platform: {platforms: linux}
 options:
   disk_pool: {required: true}

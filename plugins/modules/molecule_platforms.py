@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - bootflow.compute.attributes
   - bootflow.compute.ledger
   - bootflow.compute.shared.controller
+  - bootflow.compute.shared.run_limit
 attributes:
   check_mode: {support: full, details: Prints the plan of the boot or the deletion.}
 options:

@@ -10,7 +10,6 @@ volumes and logical volumes do there is in tests/storage_py, whose compute hosts
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import re
@@ -19,39 +18,11 @@ from pathlib import Path
 
 import counting_guest
 import flow as flow_module
-import kernel_way
 import pycdlib
 import pytest
-import storage_vm
-from confined_flow import BRIDGE, INSTANCES, Confined
+from confined_flow import INSTANCES, Confined
 from counting_guest import ticks
-from flow import CACHE
 from kernel_way import ComputeHost
-
-
-@contextlib.contextmanager
-def confining_host(lab: t.Any, number: int) -> t.Iterator[ComputeHost]:
-    """A host with a bridge."""
-    image = storage_vm.build_image(CACHE / "storage")
-    vm = storage_vm.StorageVM(
-        str(CACHE / ("confined%d" % number)), image, lab=lab, disks={}, number=number, kind="compute"
-    )
-    with kernel_way.compute_host(vm) as host:
-        # With systemd the module is loaded by who opens its device first.
-        host.sh("modprobe tun && ip link add %s type bridge && ip link set %s up" % (BRIDGE, BRIDGE))
-        yield host
-
-
-@pytest.fixture(scope="module")
-def compute(lab: t.Any) -> t.Iterator[ComputeHost]:
-    with confining_host(lab, 3) as host:
-        yield host
-
-
-@pytest.fixture(scope="module")
-def second(lab: t.Any) -> t.Iterator[ComputeHost]:
-    with confining_host(lab, 4) as host:
-        yield host
 
 
 @pytest.mark.always

@@ -123,7 +123,8 @@ def test_guests_boot_from_clones_of_one_image_stop_start_and_are_deleted(linux: 
 
     operate(linux, "stop", "web", bootflow_shutdown_timeout=1)
     assert linux.open_at(linux.disk()) == []
-    linux.virsh("compute1", "secret-undefine", *linux.secrets("compute1"))  # as after a new installation
+    for secret in linux.secrets("compute1"):  # as after a new installation
+        linux.virsh("compute1", "secret-undefine", secret)
     operate(linux, "start", "web", **READY)
     wait_ready(linux, "web")
     operate(linux, "reboot", "web", bootflow_reboot_type="HARD", **READY)

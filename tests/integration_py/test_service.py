@@ -18,6 +18,7 @@ from test_rivals import agree
 @pytest.mark.long
 def test_guests_leave_a_host_for_its_service_and_come_back(flow: Flow) -> None:
     home, second, _third = [host.name for host in flow.lab.hosts]
+    assert flow.run("heartbeat").returncode == 0
     flow.boot(entry("web", max_count=2, user_data=TICKING), **READY, bootflow_hosts=[home])
     operate(flow, "stop", "web-2", bootflow_shutdown_timeout=5)
     look = {

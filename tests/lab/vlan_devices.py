@@ -135,7 +135,7 @@ def the_mtu_is_at_most_that_of_the_interface():
 def hosts_that_cannot_serve_it():
     text = "physical network lab is not in bootflow_physical_interface_mappings on kvm1"
     assert refused(HostLacksNetwork, physical_network="lab") == text
-    down = "the interface of physical network %s is not there or down on kvm1"
+    down = "the interface of physical network %s is missing or down on kvm1"
     assert refused(HostLacksNetwork, physical_network="dark") == down % "dark"
     ip("link", "set", "eth0", "down")
     assert refused(HostLacksNetwork) == down % "physnet1"

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 from printed import changed
 from simulated_site import HOSTS, Site, entry

@@ -85,6 +85,7 @@ def test_the_plan_names_what_leaves_each_host_and_changes_nothing(booted: Site) 
     assert (booted.dump(), booted.asked()) == (before, asked) and serviced(booted) == []
 
 
+@pytest.mark.long
 def test_tasks_that_fail_stop_the_service_until_they_do_not(booted: Site) -> None:
     tasks(booted, {"name": "Update", "ansible.builtin.fail": {"msg": "no network"}})
     output = service(booted, expect=2, service_hosts=["kvm1", "kvm2"])

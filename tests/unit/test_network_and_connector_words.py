@@ -65,10 +65,7 @@ OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
     },
     ("network", "libvirt's default for an interface of a definition"): {CORE + "guest/domain/interface.py"},
     ("bridge", "Nova's list of types that network_data.json names"): {CORE + "networks/network_info.py"},
-    ("bridge", "libvirt's type of an interface in a Linux bridge"): {
-        CORE + "networks/types/vlan.py",
-        CORE + "networks/types/vxlan.py",
-    },
+    ("bridge", "libvirt's type of an interface in a Linux bridge"): {CORE + "networks/types/joined_bridge.py"},
     ("network", "an attribute of libvirt's interfaces"): {HOSTS + "libvirt/network_types/used_networks.py"},
     ("bridge", "an attribute of libvirt's interfaces"): {HOSTS + "libvirt/network_types/used_networks.py"},
     ("vxlan", "the kernel's type of a device"): {HOSTS + "bridges/tunnels.py"},

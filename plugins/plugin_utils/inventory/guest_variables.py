@@ -62,9 +62,10 @@ class PlainValues:
         """Return the same data, of dictionaries, lists, texts, numbers, booleans and None."""
         if isinstance(value, str):
             text = self._texts.get(value)
-            if text is None or type(value) is not str:  # marked already
+            is_marked = value.__class__ is not str
+            if text is None or is_marked:
                 text = value if TEMPLATE.search(value) else trust_as_template(value)
-                if type(value) is str:
+                if not is_marked:
                     self._texts[value] = text
             return text
         if isinstance(value, dict):

@@ -75,9 +75,8 @@ def run(
             encoding="utf-8",
             errors="replace",
         )
-        assert process.stdout is not None
-        with process.stdout:
-            for line in process.stdout:
+        with t.cast("t.IO[str]", process.stdout) as output:
+            for line in output:
                 say(legible(line.rstrip("\n")))
         status = process.wait()
     if status:

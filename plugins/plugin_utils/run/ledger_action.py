@@ -277,6 +277,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         """Read the options."""
         self.task_vars = task_vars
         self._check_run_limit(self._task.args.get("run_limit"))
+        self._refuse_unmeant_ledger()
         self.options = self._read_options()
         # The URL with all that belongs to it: what opens a ledger takes it where it takes a URL.
         self.options["ledger_url"] = self._address()
@@ -410,7 +411,6 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return self.open_ledger().transact(function, collisions=collisions)
 
     def _address(self) -> LedgerAddress:
-        self._refuse_unmeant_ledger()
         url = normalise_url(self.options["ledger_url"])
         self._warn_of_password("ledger_url", url)
         settings = {name[len("ledger_") :]: self.options[name] for name in COMMON if name != "ledger_url"}
@@ -425,7 +425,7 @@ class LedgerAction(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if self.task_vars.get("groups") is not None and not self.task_vars["groups"].get("all"):
             raise errors.InvalidInput(
                 message="no inventory was read, and bootflow_ledger_url is not set: the default ledger %s may not be the one you mean"
-                % self.options["ledger_url"],
+                % LEDGER.named("ledger_url").default,
                 remedy="Name your inventory with -i (or in ansible.cfg), or set bootflow_ledger_url.",
             )
 

@@ -142,9 +142,9 @@ def _zones(hosts: t.Sequence[Host]) -> Markup:
         for resource, (heading, _unit) in RESOURCES.items():
             used, capacity = _sums(members, resource)
             text = "%s: %s of %s in use" % (heading, amount(resource, used), amount(resource, capacity))
-            bar = stacked("%s, %s" % (zone, text), [Segment(used, text, "used")], capacity)
+            drawn = stacked("%s, %s" % (zone, text), [Segment(used, text, "used")], capacity)
             row.append(
-                (bar, "%s of %s (%s)" % (amount(resource, used), amount(resource, capacity), share(used, capacity)))
+                (drawn, "%s of %s (%s)" % (amount(resource, used), amount(resource, capacity), share(used, capacity)))
             )
         rows.append(row)
     head = ("Zone", "Hosts", "Instances", *(heading for heading, _unit in RESOURCES.values()))
@@ -202,9 +202,9 @@ def _resource(host: Host, resource: str, limit: int) -> Markup:
     how = "%s \u00d7 %.10g" % (amount(resource, room.total), room.ratio)
     over = tag("strong", " over by %s" % amount(resource, -room.free), cls="over") if room.free < 0 else None
     label = "%s of %s: %s, %s free" % (heading, host.host, text, amount(resource, max(room.free, 0)))
-    bar = stacked(label, segments(host, resource, limit), room.capacity, room.capacity if room.free < 0 else None)
+    drawn = stacked(label, segments(host, resource, limit), room.capacity, room.capacity if room.free < 0 else None)
     figures = tag("span", text, over, " (%s), %s free" % (how, amount(resource, max(room.free, 0))), cls="figures")
-    return tag("div", tag("span", heading, cls="resource"), bar, figures, cls="row")
+    return tag("div", tag("span", heading, cls="resource"), drawn, figures, cls="row")
 
 
 def segments(host: Host, resource: str, limit: int) -> list[Segment]:

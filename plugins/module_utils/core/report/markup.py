@@ -57,17 +57,17 @@ def joined(*children: Child) -> Markup:
     return Markup("".join(parts))
 
 
-def tag(name: str, /, *children: Child, **attributes: t.Any) -> Markup:
+def tag(element: str, /, *children: Child, **attributes: t.Any) -> Markup:
     """Return an element. An attribute that is None is left out; ``cls`` is class, and ``aria_label`` aria-label."""
     words = [
         ' %s="%s"' % ("class" if key == "cls" else key.replace("_", "-"), escaped(_number(value)))
         for key, value in attributes.items()
         if value is not None
     ]
-    begin = "%s<%s%s>" % ("\n" if name in _LINES else "", name, "".join(words))
-    if name in _VOID:
+    begin = "%s<%s%s>" % ("\n" if element in _LINES else "", element, "".join(words))
+    if element in _VOID:
         return Markup(begin[:-1] + "/>")
-    return Markup("%s%s</%s>" % (begin, joined(*children), name))
+    return Markup("%s%s</%s>" % (begin, joined(*children), element))
 
 
 def table(

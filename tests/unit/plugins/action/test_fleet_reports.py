@@ -22,25 +22,30 @@ from ansible_collections.bootflow.compute.plugins.plugin_utils.watch import flee
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, results_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World
 
-from .test_power_sync import OFF, RUNNING, Fleet, boot_of, fleet, power, restart  # noqa: F401
+from .test_power_sync import OFF, RUNNING, Fleet, boot_of, power, restart, running_fleet
 
 HOSTS = ("h1", "h2", "h3")
 
 
-def ask(fleet: Fleet, hosts: t.Sequence[str] = HOSTS, run: str = "s") -> None:  # noqa: F811
+@pytest.fixture(name="fleet")
+def _fleet(world: World) -> Fleet:
+    return running_fleet(world)
+
+
+def ask(fleet: Fleet, hosts: t.Sequence[str] = HOSTS, run: str = "s") -> None:
     for host in hosts:
         fleet.task(compute_report, host, run=run, phase="ask")
 
 
-def write(fleet: Fleet, run: str = "s") -> dict[str, t.Any]:  # noqa: F811
+def write(fleet: Fleet, run: str = "s") -> dict[str, t.Any]:
     return fleet.task(compute_report, "localhost", run=run, phase="write")
 
 
-def node(fleet: Fleet, host: str) -> t.Any:  # noqa: F811
+def node(fleet: Fleet, host: str) -> t.Any:
     return next(r for r in fleet.world.rows(tables.compute_nodes) if r.host == host)
 
 
-def test_hosts_open_no_ledger_and_one_task_writes_all(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_hosts_open_no_ledger_and_one_task_writes_all(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     one = power(fleet, "web-1", OFF)
     before = fleet.world.everything()
     opened: list[str] = []
@@ -64,14 +69,14 @@ def test_hosts_open_no_ledger_and_one_task_writes_all(fleet: Fleet, monkeypatch:
     assert not write(fleet)["changed"]
 
 
-def leave_ledger(fleet: Fleet) -> None:  # noqa: F811
+def leave_ledger(fleet: Fleet) -> None:
     """Leave what the first task of the playbook does."""
     shown = str(LedgerAddress(url=normalise_url(fleet.world.url)))
     left = {"ask": [], "run_limit": None, "ledger": shown, "ledger_id": fleet.world.ledger.id}
     results_of(WorldPorts(fleet.world, "s"), "ledger").leave("open", "localhost", left)
 
 
-def test_a_silent_host_and_one_that_says_nonsense_stop_no_other(fleet: Fleet) -> None:  # noqa: F811
+def test_a_silent_host_and_one_that_says_nonsense_stop_no_other(fleet: Fleet) -> None:
     fleet.away = {"h2"}
     answer = fleet.answer
 
@@ -88,7 +93,7 @@ def test_a_silent_host_and_one_that_says_nonsense_stop_no_other(fleet: Fleet) ->
 
 
 def test_an_answer_that_cannot_be_written_is_left_to_its_host(
-    fleet: Fleet,  # noqa: F811
+    fleet: Fleet,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fleet_reports, "AT_ONCE", 2)
@@ -106,7 +111,7 @@ def test_an_answer_that_cannot_be_written_is_left_to_its_host(
     assert fleet.task(compute_report, "h2")["reported"]
 
 
-def test_hosts_with_something_to_remove_report_by_themselves(fleet: Fleet) -> None:  # noqa: F811
+def test_hosts_with_something_to_remove_report_by_themselves(fleet: Fleet) -> None:
     with fleet.world.ledger.write() as tx:
         cleanups.add(tx.for_run(fleet.world.context()), cleanups.Due("h2", "gone", "gone", "it was away"))
     before = node(fleet, "h2").reported_at
@@ -114,7 +119,7 @@ def test_hosts_with_something_to_remove_report_by_themselves(fleet: Fleet) -> No
     assert write(fleet)["compute"] == ["h2"] and node(fleet, "h2").reported_at == before
 
 
-def test_what_another_run_heard_later_stays(fleet: Fleet) -> None:  # noqa: F811
+def test_what_another_run_heard_later_stays(fleet: Fleet) -> None:
     one = power(fleet, "web-1", OFF)
     host = fleet.world.row(one).host
     fleet.away = {"h3"}
@@ -127,7 +132,7 @@ def test_what_another_run_heard_later_stays(fleet: Fleet) -> None:  # noqa: F811
     assert fleet.states()["web-1"] == (states.ACTIVE, RUNNING) and node(fleet, "h3").unreachable_reason is None
 
 
-def test_operations_of_dead_runs_are_settled_and_restarts_told(fleet: Fleet) -> None:  # noqa: F811
+def test_operations_of_dead_runs_are_settled_and_restarts_told(fleet: Fleet) -> None:
     fleet.play()
     mine = restart(fleet, "h1")
     fleet.task(power_sync, "localhost", phase="begin")
@@ -141,7 +146,7 @@ def test_operations_of_dead_runs_are_settled_and_restarts_told(fleet: Fleet) -> 
     assert "h1 restarted" in fleet.shown[-1] and boot_of(fleet, "h1") == "first"
 
 
-def test_a_run_that_dies_between_its_tasks_has_written_nothing(fleet: Fleet) -> None:  # noqa: F811
+def test_a_run_that_dies_between_its_tasks_has_written_nothing(fleet: Fleet) -> None:
     one = power(fleet, "web-1", OFF)
     before = fleet.world.everything()
     ask(fleet)
@@ -150,7 +155,7 @@ def test_a_run_that_dies_between_its_tasks_has_written_nothing(fleet: Fleet) -> 
     assert write(fleet, run="t")["stopped"] == [one]
 
 
-def test_check_mode_asks_and_writes_nothing(fleet: Fleet, world: World) -> None:  # noqa: F811
+def test_check_mode_asks_and_writes_nothing(fleet: Fleet, world: World) -> None:
     power(fleet, "web-1", OFF)
     before = fleet.world.everything()
     fleet.check_mode = True

@@ -118,8 +118,7 @@ class Fleet:
         return {r.display_name: (r.vm_state, r.power_state) for r in rows}
 
 
-@pytest.fixture
-def fleet(world: World) -> Fleet:
+def running_fleet(world: World) -> Fleet:
     """web-1 to web-4 on h1 and h2, which run; nothing on h3."""
     fleet = Fleet(world)
     world.report("h1", memory=2)
@@ -131,6 +130,11 @@ def fleet(world: World) -> Fleet:
     for uuid, host in placed.items():
         fleet.guests[host][uuid] = RUNNING
     return fleet
+
+
+@pytest.fixture(name="fleet")
+def _fleet(world: World) -> Fleet:
+    return running_fleet(world)
 
 
 def uuid_of(fleet: Fleet, name: str) -> str:

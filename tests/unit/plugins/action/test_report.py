@@ -10,8 +10,8 @@ import html.parser
 import os
 import re
 import typing as t
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from ansible import constants

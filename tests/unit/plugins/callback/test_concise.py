@@ -140,5 +140,5 @@ def test_the_users_own_plays_are_shown_whole(tmp_path: pathlib.Path, options: li
 def test_a_step_on_hosts_is_one_line_and_a_failure_one_paragraph(tmp_path: pathlib.Path, options: list[str]) -> None:
     heartbeat: list[dict[str, object]] = [{"import_playbook": "bootflow.compute.heartbeat"}]
     lines = play(tmp_path, heartbeat, "bootflow.compute.concise", *options).splitlines()
-    assert "Report the facts of the host: bootflow_compute" in lines
+    assert "Ask for the facts of the host: bootflow_compute" in lines
     assert "TASK" not in "\n".join(lines) and "{" not in "\n".join(lines)

@@ -45,7 +45,7 @@ class Bridge:
         return lack_words(self.noun, needed, exists)
 
     def remedy(self, needed: str, name: str, exists: bool) -> str:
-        return "Create bridge %s in the network configuration of the host, or correct the needed of network %s." % (
+        return "Create bridge %s in the network configuration of the host, or correct the source of network %s." % (
             needed,
             name,
         )

@@ -61,7 +61,7 @@ class LibvirtNetwork:
     def remedy(self, needed: str, name: str, exists: bool) -> str:
         if exists:
             return "Start it (virsh net-start %s), or set manage: true for network %s." % (needed, name)
-        return "Define it there, correct the needed of network %s, or set manage: true for it." % name
+        return "Define it there, correct the source of network %s, or set manage: true for it." % name
 
     def interface(self, source: str) -> dict[str, t.Any]:
         return {"type": self.name, "source_network": source}

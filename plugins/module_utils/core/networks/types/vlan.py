@@ -10,38 +10,23 @@ import re
 import typing as t
 
 from ...errors import InvalidInput
-from ...reading.formats import to_integer
-from ..names import check_interface
 from ..physical import MOST_VLAN, check_physical_network
+from .joined_bridge import JoinedBridge
 from .network_type import read_management
 
 if t.TYPE_CHECKING:  # hosts load this file, and need no more
     from ...reading.fields import Fields
     from ..subnet import Subnet
 
-_DEVICE = re.compile(r"vlan[0-9]+\Z|.*\.[0-9]+\Z")
 
-
-class VlanNetwork:
+class VlanNetwork(JoinedBridge):
     """A Linux bridge of each host, with a VLAN of a physical network in it. ``source``: the bridge."""
 
     name = "vlan"
     noun = "VLAN network"
-    can_be_managed = False
-
-    def default_source(self, fields: Fields, name: str) -> str:
-        try:
-            return "vlbr%d" % to_integer(fields.data.get("vlan"))
-        except ValueError:
-            return "vlbr0"  # the error is noted where the vlan is read
-
-    def check_source(self, source: str) -> str:
-        if _DEVICE.match(check_interface(source)):
-            raise InvalidInput(
-                message="%r is the name of a VLAN device: a bridge cannot have it" % source,
-                remedy="Give the network another source, or leave it out: its bridge is named by the vlan.",
-            )
-        return source
+    field = "vlan"
+    prefix = "vlbr"
+    devices = re.compile(r"vlan[0-9]+\Z|.*\.[0-9]+\Z")
 
     def read(self, fields: Fields, subnets: t.Sequence[Subnet]) -> dict[str, t.Any]:
         physical_network = fields.name("physical_network")
@@ -56,18 +41,12 @@ class VlanNetwork:
             "vlan": fields.integer("vlan", 1, maximum=MOST_VLAN),
         }
 
-    def vif(self, source: str) -> dict[str, t.Any]:
-        return {"bridge": source, "details": {}}
-
-    def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
-        return (vif.get("network") or {}).get("bridge")
-
     def needed_on_host(self, definition: t.Mapping[str, t.Any]) -> str:
         return str(definition.get("physical_network") or "")
 
     def words(self, needed: str, exists: bool) -> str:
         if exists:
-            return "the interface of physical network %s is not there or down" % needed
+            return "the interface of physical network %s is missing or down" % needed
         return "physical network %s is not in bootflow_physical_interface_mappings" % needed
 
     def remedy(self, needed: str, name: str, exists: bool) -> str:
@@ -80,6 +59,3 @@ class VlanNetwork:
             "Set bootflow_physical_interface_mappings of the host for network %s, and let it report (heartbeat), or use other hosts."
             % name
         )
-
-    def interface(self, source: str) -> dict[str, t.Any]:
-        return {"type": "bridge", "source_bridge": source}

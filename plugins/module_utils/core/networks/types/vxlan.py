@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ...errors import InvalidInput
-from ...reading.formats import to_integer
-from ..names import check_interface
 from ..underlay import DEFAULT_MTU, MOST_VNI
+from .joined_bridge import JoinedBridge
 from .network_type import read_management
 
 if t.TYPE_CHECKING:  # hosts load this file, and need no more
@@ -21,29 +19,16 @@ if t.TYPE_CHECKING:  # hosts load this file, and need no more
 
 #: The name under which hosts report that they have an address in the underlay: their own bridges are made where they are missing.
 UNDERLAY = "underlay"
-_DEVICE = re.compile(r"vxlan[0-9]+\Z")
 
 
-class Vxlan:
+class Vxlan(JoinedBridge):
     """A Linux bridge of each host, joined to the other hosts' by VXLAN. ``source``: the bridge."""
 
     name = "vxlan"
     noun = "VXLAN network"
-    can_be_managed = False
-
-    def default_source(self, fields: Fields, name: str) -> str:
-        try:
-            return "vxbr%d" % to_integer(fields.data.get("vni"))
-        except ValueError:
-            return "vxbr0"  # the error is noted where the vni is read
-
-    def check_source(self, source: str) -> str:
-        if _DEVICE.match(check_interface(source)):
-            raise InvalidInput(
-                message="%r is the name of a VXLAN device: a bridge cannot have it" % source,
-                remedy="Give the network another source, or leave it out: its bridge is named by the vni.",
-            )
-        return source
+    field = "vni"
+    prefix = "vxbr"
+    devices = re.compile(r"vxlan[0-9]+\Z")
 
     def read(self, fields: Fields, subnets: t.Sequence[Subnet]) -> dict[str, t.Any]:
         return {
@@ -51,12 +36,6 @@ class Vxlan:
             "vni": fields.integer("vni", 1, maximum=MOST_VNI),
             **({} if fields.data.get("mtu") is not None else {"mtu": DEFAULT_MTU}),
         }
-
-    def vif(self, source: str) -> dict[str, t.Any]:
-        return {"bridge": source, "details": {}}
-
-    def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
-        return (vif.get("network") or {}).get("bridge")
 
     def needed_on_host(self, definition: t.Mapping[str, t.Any]) -> str:
         return UNDERLAY
@@ -73,6 +52,3 @@ class Vxlan:
             "Set bootflow_vxlan_address of the host for network %s, and let it report (heartbeat), or use other hosts."
             % name
         )
-
-    def interface(self, source: str) -> dict[str, t.Any]:
-        return {"type": "bridge", "source_bridge": source}

@@ -47,7 +47,7 @@ MADE_FROM = {
 }
 ATTRIBUTES = frozenset(f.name for f in dataclasses.fields(HostState))
 #: What hosts report besides. source: hosts.facts
-STATS = frozenset(("disk_backend", "disk_medium", "guest_content", "emulated"))
+STATS = frozenset(("disk_backend", "disk_medium", "disk_pool", "disk_refusal", "guest_content", "emulated"))
 #: Names that are facts of a host without a scope.
 FACTS = ATTRIBUTES | STATS | frozenset(MADE_FROM) | frozenset(n for n in vars(HostState) if not n.startswith("_"))
 

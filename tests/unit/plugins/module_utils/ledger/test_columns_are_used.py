@@ -333,7 +333,7 @@ def images(life: Life) -> None:
         assert group_flow.create(of_run, [GroupEntry("g", "web", "d")], "default", {}).created
         assert group_flow.create_rules(of_run, read_rules(rules), "default", {}).created
         assert port_filters.port_filters_of(of_run, ["h1"])
-        filter_marks.confirm(of_run, "h1", 1)
+        filter_marks.confirm(of_run, {"h1": 1})
     pairs = ({"ip_address": "10.0.0.250", "mac_address": None},)
     life.make_port("grouped", security=GivenSecurity(groups=("web",), pairs=pairs))
     life.make_port("unfiltered", security=GivenSecurity(enabled=False))

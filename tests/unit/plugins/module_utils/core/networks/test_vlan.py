@@ -104,7 +104,7 @@ def test_hosts_must_be_in_the_physical_network() -> None:
     assert refusal.message == "physical network physnet1 is not in bootflow_physical_interface_mappings on kvm3"
     assert "network office" in refusal.remedy
     down = needed.refusal(on_hosts.INACTIVE, "kvm3")
-    assert down.message == "the interface of physical network physnet1 is not there or down on kvm3"
+    assert down.message == "the interface of physical network physnet1 is missing or down on kvm3"
 
 
 @pytest.mark.parametrize("wrong", [None, "physnet1", ["physnet1:eno2"], {"a": "x" * 16}, {"": "eno2"}, {1: "eno2"}])

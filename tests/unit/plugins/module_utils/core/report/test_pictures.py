@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given

@@ -177,7 +177,7 @@ IMAGE = {"name": "i", "disk_format": "raw", "url": "http://x/y", "checksum": SHA
         ("networks", {"name": "n", "mtu": 1000, "subnets": [{"cidr": "fd00::/64"}]}, "mtu", "1280"),
         ("networks", {"name": "n", "type": "bridge", "source": "a" * 16}, "source", "bridge"),
         ("networks", {"name": "a/b"}, "source", "libvirt network"),
-        ("networks", {"name": "n", "type": "vlan"}, "type", "bridge"),
+        ("networks", {"name": "n", "type": "token-ring"}, "type", "bridge"),
         ("networks", {"name": "n", "subnets": ["10.0.0.0/24"]}, "subnets[0]", "mapping"),
         ("networks", {"name": "n", "subnets": [{}]}, "subnets[0].cidr", "missing"),
         ("networks", {"name": "n", "subnets": [{"cidr": "10.0.0.0"}]}, "subnets[0].cidr", "not an address range"),

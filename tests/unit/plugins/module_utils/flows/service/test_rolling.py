@@ -43,8 +43,8 @@ def _movers(world: World) -> t.Iterator[Movers]:
     made.ledger.close()
 
 
-def states(world: Movers, zones: t.Mapping[str, str] = ZONES) -> dict[str, str]:
-    return {h.name: h.state for h in world.call(rolling.overview, "spring", zones).hosts}
+def states(world: Movers, zones: t.Mapping[str, str] | None = None) -> dict[str, str]:
+    return {h.name: h.state for h in world.call(rolling.overview, "spring", zones or ZONES).hosts}
 
 
 def enter(world: Movers, restart: bool = False, name: str = "spring", run: str | None = None) -> rolling.Overview:

@@ -92,6 +92,7 @@ def test_libvirt_networks() -> None:
             {"name": "transient", "active": True},
         ],
         "vxlan": [],
+        "vlan": [],
     }
     compute.NODE({**NODE, "networks": found}, "compute_node")
 
@@ -105,7 +106,7 @@ def test_what_cannot_be_read_is_left_out() -> None:
 
         return networks
 
-    assert set(reported(refuses(38))) == {"bridge", "vxlan"}
+    assert set(reported(refuses(38))) == {"bridge", "vlan", "vxlan"}
     assert reported(refuses(3))["network"] == []
 
 

@@ -148,7 +148,7 @@ def test_without_another_name_nothing_is_touched():
 
 def test_a_lost_domain_is_not_defined_for_volumes_whose_users_were_lost_with_it(tmp_path):
     """Each start would be refused by the target, and a later reboot would take the wrong user from this definition."""
-    disk = "<disk><source name='iqn.test:one/1'><auth username='u'/></source></disk>"
+    disk = "<disk><source protocol='iscsi' name='iqn.test:one/1'><auth username='u'/></source></disk>"
     text = (XML % ("web", ME)).replace("</domain>", "<devices>%s</devices></domain>" % disk)
     host = Libvirt()
     wanted = domains.DomainSpec(ME, "web", text, state="defined", keep_disks=True)

@@ -65,7 +65,7 @@ def test_a_wrong_request(changes: dict[str, t.Any], text: str) -> None:
 def test_a_host_that_is_not_in_the_physical_network() -> None:
     text = "physical network lab is not in bootflow_physical_interface_mappings on "
     assert refused(HostLacksNetwork, physical_network="lab").startswith(text)
-    text = "the interface of physical network dark is not there or down on "
+    text = "the interface of physical network dark is missing or down on "
     assert refused(HostLacksNetwork, physical_network="dark").startswith(text)
     assert HOST.networks(None, UPLINKS) == [FoundNetwork("physnet1"), FoundNetwork("dark", False)]
     assert HOST.networks(None, Uplinks()) == [] and HOST.report(None) == []

@@ -87,9 +87,13 @@ def made(pool: Pool, base: dict[str, BaseImage], tmp_path: Path) -> Path:
     return tmp_path / "instances" / UUID
 
 
-def ensure(base: dict[str, BaseImage], tmp_path: Path, specs: t.Sequence[DiskSpec] = SPECS, **more: t.Any) -> t.Any:
+def ensure(
+    base: dict[str, BaseImage], tmp_path: Path, specs: t.Sequence[DiskSpec] | None = None, **more: t.Any
+) -> t.Any:
     where = str(tmp_path / "instances")
-    return ensure_disks(where, UUID, specs, base, ledger_id=LEDGER, pool=more.pop("pool", POOL), **more)
+    return ensure_disks(
+        where, UUID, SPECS if specs is None else specs, base, ledger_id=LEDGER, pool=more.pop("pool", POOL), **more
+    )
 
 
 def opened(pool: Pool) -> t.ContextManager[DiskImages]:

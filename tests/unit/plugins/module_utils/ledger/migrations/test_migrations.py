@@ -158,6 +158,7 @@ def fill(ledger: database.Ledger, count: int = 7) -> None:
         "ethertype": ("IPv4", "IPv6", "IPv4"),
         "instance_backups.kind": ("full", "incremental", "full"),
         "instance_backups.state": ("running", "complete", "deleting"),
+        "service_hosts.state": ("pending", "drain", "done"),
     }
     with ledger.write() as tx:
         metadata = sa.MetaData()
