@@ -14,10 +14,10 @@ from ..module_utils.core.settings.request import REQUEST
 from ..module_utils.core.settings.run import RUN
 from ..module_utils.core.settings.scheduling import SCHEDULER
 from ..plugin_utils.apply.apply import Apply
-from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.ledger_action import RUN_LIMIT, LedgerAction
 from ..plugin_utils.settings import boot_volume_settings, scheduler_settings
 
-STAGES = ("ask", "plan", "begin", "follow", "finish")
+STAGES = ("ask", "begin", "follow", "finish")
 
 
 class ActionModule(LedgerAction):
@@ -26,7 +26,10 @@ class ActionModule(LedgerAction):
         **SCHEDULER.options(),
         **boot_volume_settings.ARGUMENTS,
         **APPLY.options(),
-        "phase": {"type": "str", "choices": list(STAGES), "default": "plan"},
+        "phase": {"type": "str", "choices": ["plan", *STAGES], "default": "plan"},
+        "ask": {"type": "bool", "default": True},
+        "open_ledger": {"type": "bool", "default": False},
+        **RUN_LIMIT,
         **RUN.options("print_table"),
     }
 

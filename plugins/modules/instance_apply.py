@@ -23,20 +23,30 @@ extends_documentation_fragment:
   - bootflow.compute.scheduler
   - bootflow.compute.volume
   - bootflow.compute.volume_scheduler
+  - bootflow.compute.shared.run_limit
 attributes:
   check_mode: {support: full, details: "The ledger's part of the plan runs in a transaction that is rolled back."}
   diff_mode: {support: full, details: "The plan, in check mode where it is not printed."}
 options:
   phase:
     description:
-      - V(ask) names the hosts of instances whose state is requested, which should report before the plan is made.
       - V(plan) makes the plan. What it deletes and boots is tried out in the ledger, and rolled back.
+      - V(ask) names the hosts of instances whose state is requested, which should report before the plan is made. Where there are none, it makes the plan and
+        begins, as V(plan) and V(begin) do; with a plan without changes nothing follows (RV(over)).
       - V(begin) changes what is in the ledger alone, and names what hosts have to do.
       - V(follow) does so after the boot, and names only operations on the booted instances.
       - V(finish) reports what was done, and fails if something is left; in check mode it reports the plan.
     type: str
-    choices: [ask, plan, begin, follow, finish]
+    choices: [plan, ask, begin, follow, finish]
     default: plan
+  ask:
+    description: With O(phase=ask), whether hosts are named that should report; false after they have reported.
+    type: bool
+    default: true
+  open_ledger:
+    description: Create or upgrade the ledger before, as M(bootflow.compute.ledger) does.
+    type: bool
+    default: false
   allow:
     description:
       - What may be done with every instance beyond what can be done live, V(resize), V(rebuild) or V(restart). The field C(allow) of an entry allows it for its
@@ -84,7 +94,7 @@ RETURN = r"""
 project:
   description: The project of the file.
   type: str
-  returned: with O(phase=plan) and O(phase=begin)
+  returned: with O(phase=plan), O(phase=ask) and O(phase=begin)
 planned_at:
   description: When the plan was made, in seconds since the epoch.
   type: float
@@ -147,11 +157,11 @@ delete:
   description: UUIDs of what has to be deleted before anything is booted.
   type: list
   elements: str
-  returned: with O(phase=plan) and O(phase=begin)
+  returned: with O(phase=plan), O(phase=ask) and O(phase=begin)
 boots:
   description: Whether something has to be booted.
   type: bool
-  returned: with O(phase=plan) and O(phase=begin)
+  returned: with O(phase=plan), O(phase=ask) and O(phase=begin)
 resize:
   description: UUIDs of the instances that have to be resized, with their new flavors, without instances whose volumes are detached before.
   type: dict
@@ -161,6 +171,10 @@ ask:
   type: list
   elements: str
   returned: with O(phase=ask)
+over:
+  description: Whether nothing is to be done, and all of it is reported. No step of the playbook follows.
+  type: bool
+  returned: with O(phase=plan) and O(phase=ask)
 operations:
   description: >-
     Names of operations, each with the UUIDs of its instances, in no order; operations that start guests come first. V(rebuild_early) are rebuilds that come

@@ -42,7 +42,7 @@ RESULTS = {
     "bootflow_watched", "bootflow_whatif",
 }  # fmt: skip
 PASSED = {
-    "bootflow_apply_begun", "bootflow_apply_followed", "bootflow_apply_resized", "bootflow_drain_begun", "bootflow_drain_moved",
+    "bootflow_apply_followed", "bootflow_apply_resized", "bootflow_drain_begun", "bootflow_drain_moved",
     "bootflow_filtered",
 }  # fmt: skip
 

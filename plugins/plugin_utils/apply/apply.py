@@ -36,11 +36,23 @@ from ..settings import (
     variable_names,
     volume_settings,
 )
+from ..startup import opening
 
 #: Variables with which the playbook hands the instances of its steps around.
 OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "delete_all", "attachments", "interfaces")
 #: Operations after which a guest runs.
 STARTING = (*filter(None, UP.values()), HARD_REBOOT, REBUILD)
+
+#: What a run that has nothing to do names for the steps of the playbook.
+NOTHING_BEGUN: t.Mapping[str, t.Any] = {
+    "operations": {},
+    "resizes": False,
+    "flavors": {},
+    "attach": [],
+    "detach": [],
+    "attach_interfaces": [],
+    "detach_interfaces": [],
+}
 
 Rehearsed = t.TypeVar("Rehearsed")
 Result = t.Dict[str, t.Any]  # of a task
@@ -57,6 +69,7 @@ class Apply:
 
     def run(self) -> Result:
         """Run the stage that the task is for. Returns the result of the task."""
+        ledger_result = self._open_ledger()
         entries = [e for e in self.options["instances"] if isinstance(e, dict)]
         self._check_projects(sorted({str(e.get("project") or self.options["project"]) for e in entries}))
         self.request = boot_request.BootRequest(
@@ -79,7 +92,14 @@ class Apply:
         result = stages[stage](self._file())
         if stage in (apply_plan.PLAN, apply_plan.BEGIN):
             self.results.leave(stage, CONTROLLER, result)
+        if ledger_result["changed"]:
+            return {**result, "changed": True, "diff": [d for d in (ledger_result["diff"], result.get("diff")) if d]}
         return result
+
+    def _open_ledger(self) -> Result:
+        """Open the ledger for the first task of the playbook. Returns what its result says of that."""
+        opened = opening.opened(self.action) if self.options["open_ledger"] else {"changed": False}
+        return {"changed": opened["changed"], "diff": opened["diff"] if opened["changed"] else []}
 
     def _file(self) -> fleet.File:
         options = self.options
@@ -109,17 +129,28 @@ class Apply:
     # --- ask ----------------------------------------------------------------------------------------------------------
 
     def _ask(self, file: fleet.File) -> Result:
-        self.results.clear()
-        self.moves.clear()
-        self._check_variables(file)
-        scheduler_settings.check(self.action)
-        variable_names.refuse(self.action, APPLY, DELETION, REQUEST.options("instances", "project").values())
-        variable_names.warn(self.action, scheduler_settings.variables_of_hosts(self.action))
-        ledger = self.action.rehearsal_ledger() if self.action.check_mode else self.action.open_ledger()
-        known = set(self.action.compute_hosts())
-        first = (StageResults(self.action, "ledger").read("open", CONTROLLER) or {}).get("ask") or []
-        asked = [h for h in ledger.inspect(fleet.hosts_to_ask, file) if h in known]
-        return {"changed": False, "ask": list(dict.fromkeys([*first, *asked]))}
+        known: set[str] | None = None
+        first: list[str] = []
+        if self.options["ask"]:
+            self.results.clear()
+            self.moves.clear()
+            self._check_variables(file)
+            scheduler_settings.check(self.action)
+            variable_names.refuse(self.action, APPLY, DELETION, REQUEST.options("instances", "project").values())
+            variable_names.warn(self.action, scheduler_settings.variables_of_hosts(self.action))
+            known = set(self.action.compute_hosts())
+            first = (StageResults(self.action, "ledger").read("open", CONTROLLER) or {}).get("ask") or []
+        looked = self._look(file, known, first)
+        if looked.ask:
+            return {"changed": False, "ask": looked.ask}
+        planned = self._planned(file, looked.plan, over=not looked.plan.changes)
+        self.results.leave(apply_plan.PLAN, CONTROLLER, planned)
+        if planned["over"]:
+            done = self._show_rehearsal(looked.plan) if self.action.check_mode else self._end(file, looked, planned)
+            return {**planned, **NOTHING_BEGUN, **done, "ask": []}
+        begun = self._begin(file)
+        self.results.leave(apply_plan.BEGIN, CONTROLLER, begun)
+        return {**begun, "ask": []}
 
     def _check_variables(self, file: fleet.File) -> None:
         """:raises InvalidInput: variables that would change what the steps of the playbook work on."""
@@ -139,11 +170,15 @@ class Apply:
     # --- plan ---------------------------------------------------------------------------------------------------------
 
     def _plan(self, file: fleet.File) -> Result:
-        plan = self._rehearse_plan(file)
-        if self.options["print_table"] and not self.action.check_mode:
+        return self._planned(file, self._look(file).plan)
+
+    def _planned(self, file: fleet.File, plan: Plan, over: bool = False) -> Result:
+        """Show the plan, and return it. :arg over: nothing follows, and the end shows it"""
+        if self.options["print_table"] and not self.action.check_mode and not over:
             tables.show(self.action.ports.display, ["Plan:", *plan.lines()])
         return {
             "changed": False,
+            "over": over,
             "project": file.projects[0],
             "planned_at": self.action.context().now,
             "changes": [c.as_dict() for c in plan.changes],
@@ -152,17 +187,19 @@ class Apply:
             "resize": self._flavors_of_resizes(file) if any(c.kind == RESIZE for c in plan.to_do) else {},
         }
 
-    def _rehearse_plan(self, file: fleet.File) -> Plan:
-        """Return the plan. All that it does with the ledger is tried out and rolled back."""
+    def _look(
+        self, file: fleet.File, known: t.Collection[str] | None = None, clean_first: t.Sequence[str] = ()
+    ) -> fleet.Looked:
+        """Return the plan, or the hosts to ask before (see fleet.look). All that it does with the ledger is tried out and rolled back."""
         makes_volumes = boot_volume_settings.makes_volumes(file.requests)
         configurations = volume_settings.configurations(self.action) if makes_volumes else {}
 
-        def plan(tx: Transaction) -> Plan:
+        def look(tx: Transaction) -> fleet.Looked:
             if makes_volumes:
                 backends.configure(tx, configurations)
-            return fleet.rehearse(tx, file)
+            return fleet.look(tx, file, known, clean_first)
 
-        return self._rehearse(plan)
+        return self._rehearse(look)
 
     def _rehearse(self, function: t.Callable[[Transaction], Rehearsed]) -> Rehearsed:
         """Return the result of ``function``, whose writes are rolled back."""
@@ -204,16 +241,8 @@ class Apply:
         planned = self.results.begun(apply_plan.PLAN)
         first = {c["uuid"] for c in planned["changes"] if c["done"] and set(c["steps"]) & set(STARTING)}
         flavors = {u: name for u, name in planned["resize"].items() if u not in first}
-        return {
-            "changed": False,
-            "operations": {RESIZE: sorted(flavors)} if flavors else {},
-            "resizes": False,
-            "flavors": flavors,
-            "attach": [],
-            "detach": [],
-            "attach_interfaces": [],
-            "detach_interfaces": [],
-        }
+        operations = {RESIZE: sorted(flavors)} if flavors else {}
+        return {**NOTHING_BEGUN, "changed": False, "operations": operations, "flavors": flavors}
 
     def _begin_booted(self, file: fleet.File) -> Result:
         """Change what is in the ledger alone of the booted instances. Returns their operations: what failed before is not tried twice."""
@@ -229,22 +258,26 @@ class Apply:
 
     def _finish(self, file: fleet.File) -> Result:
         planned = self.results.begun(apply_plan.PLAN)
+        looked = self._look(file)
+        return self._show_rehearsal(looked.plan) if self.action.check_mode else self._end(file, looked, planned)
+
+    def _end(self, file: fleet.File, looked: fleet.Looked, planned: t.Mapping[str, t.Any]) -> Result:
+        """Report what was done of the plan ``planned``. :arg looked: the fleet as it is now"""
+        plan, ledger = looked.plan, self.action.open_ledger()
         expected = sum(1 for c in planned.get("changes") or () if c["done"])
-        if self.action.check_mode:
-            return self._show_rehearsal(self._rehearse_plan(file))
-        ledger = self.action.open_ledger()
-        recorded = ledger.transact(fleet.record, file)
-        plan = self._rehearse_plan(file)
+        recorded = looked.unrecorded and ledger.transact(fleet.record, file)
         uuids = [str(c.uuid) for c in plan.unfinished if c.uuid is not None]
         since = planned.get("planned_at") or 0.0
-        faults = {u: f for u, f in ledger.inspect(history.last_faults, uuids).items() if f["created_at"] >= since}
+        last_faults = ledger.inspect(history.last_faults, uuids) if uuids else {}
+        faults = {u: f for u, f in last_faults.items() if f["created_at"] >= since}
         items = [
             errors.failed_item(c.name, c.uuid or "", history.shown_fault(faults.get(c.uuid or "")), state=c.line()[2:])
             for c in plan.unfinished
         ]
         done = max(expected - len(items), 0)
         if self.options["print_table"]:
-            tables.show(self.action.ports.display, ["Applied: %d of %d changes." % (done, expected), plan.totals()])
+            applied = ["Applied: %d of %d changes." % (done, expected), plan.totals()]
+            tables.show(self.action.ports.display, ["Plan:", *plan.lines()] if planned["over"] else applied)
         result: dict[str, t.Any] = {
             "changed": recorded,
             "applied": done,

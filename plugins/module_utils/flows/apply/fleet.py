@@ -116,12 +116,36 @@ class _Read:
     movers: dict[str, Mover] = field(default_factory=dict)  # uuid -> what is resized
 
 
+class Looked(t.NamedTuple):
+    """The fleet as it was looked at: the hosts to ask first, or the plan."""
+
+    ask: list[str]
+    plan: Plan = Plan()
+    unrecorded: bool = False  # see record()
+
+
+def look(
+    tx: Transaction, file: File, known: t.Collection[str] | None = None, clean_first: t.Sequence[str] = ()
+) -> Looked:
+    """Rehearse the plan, unless hosts have to be asked before. The instances are read once for both. See rehearse() for its errors.
+
+    :arg known: the hosts that can be asked; None: none is asked. :arg clean_first: hosts that have to be asked in any case.
+    """
+    everything = _all_rows(tx, file)
+    asked = [h for h in _hosts_to_ask(file, _not_kept(everything)) if h in known] if known else []
+    ask = list(dict.fromkeys([*clean_first, *asked]))
+    return Looked(ask) if ask else _rehearse(tx, file, everything)
+
+
 def hosts_to_ask(tx: Transaction, file: File) -> list[str]:
     """Return the hosts of the instances whose state the file sets: their guests may have changed it.
 
     Also of instances that no host is known to have: a domain may be back, and without it a resize is not confirmed.
     """
-    rows = _rows(tx, file)
+    return _hosts_to_ask(file, _rows(tx, file))
+
+
+def _hosts_to_ask(file: File, rows: t.Mapping[Key, Instance]) -> list[str]:
     entries, _digests = _names(file, rows)
     followed = [rows[k] for k, index in entries.items() if k in rows and file.requests[index].state is not None]
     followed += [rows[k] for k in entries if k in rows and _is_built(rows[k]) and not is_reported(rows[k])]
@@ -134,8 +158,13 @@ def rehearse(tx: Transaction, file: File) -> Plan:
     :raises PruneRefused: it deletes too many. :raises InvalidRequest: see accept.accept(). :raises OverQuota: of what it resizes.
     :raises InstanceIsLocked, InstanceBusy: what has to be deleted.
     """
-    planned = _read(tx, file)
+    return _rehearse(tx, file, _all_rows(tx, file)).plan
+
+
+def _rehearse(tx: Transaction, file: File, everything: t.Mapping[Key, Instance]) -> Looked:
+    planned = _read(tx, file, everything)
     plan = planned.plan
+    unrecorded = bool(_unrecorded(planned))
     pruned = [c for c in plan.to_do if c.kind == DELETE and c.how != planning.NEVER_RAN]
     if len(pruned) > file.prune_max:
         raise errors.PruneRefused(
@@ -153,12 +182,20 @@ def rehearse(tx: Transaction, file: File) -> Plan:
     plan = _with_volumes(tx, plan)
     changes = _with_addresses(tx, file, plan.changes)  # as it is done: what is deleted and booted comes later
     delete.rehearse(tx, instances_to_delete(plan))
+    if not _has_builds(file, planned):
+        return Looked([], dataclasses.replace(plan, changes=tuple(changes)), unrecorded)
     accepted = accept.accept(tx, file.requests, dataclasses.replace(file.options, keep_built_instances=True))
     rows = instances.select_live(tx, uuids=[*accepted.created, *accepted.resumed])
     fit = {(r.project, r.display_name) for r in rows}
     booted = [c for c in plan.to_do if c.kind in (BOOT, REPLACE)]
     changes = [_no_quota(c) if c in booted and (c.project, c.name) not in fit else c for c in changes]
-    return dataclasses.replace(plan, changes=tuple(changes))
+    return Looked([], dataclasses.replace(plan, changes=tuple(changes)), unrecorded)
+
+
+def _has_builds(file: File, planned: _Read) -> bool:
+    """Whether the boot has something to do, or to refuse: it leaves alone what was built, and a name may be requested once."""
+    once = len(planned.entries) == sum(request.max_count for request in file.requests)
+    return not once or any(k not in planned.rows or not _is_built(planned.rows[k]) for k in planned.entries)
 
 
 def _with_volumes(tx: Transaction, plan: Plan) -> Plan:
@@ -238,7 +275,7 @@ def begin(tx: Transaction, file: File) -> Begun:
     :raises InstanceIsLocked: another user has locked one of them meanwhile.
     """
     runs.renew(tx)
-    planned = _read(tx, file, locked=True)
+    planned = _read(tx, file, _all_rows(tx, file, locked=True))
     begun = Begun()
     fields: dict[Key, list[str]] = {}
     for change in planned.plan.to_do:
@@ -268,7 +305,7 @@ def begin(tx: Transaction, file: File) -> Begun:
 
 def resizes(tx: Transaction, file: File) -> dict[str, str]:
     """Return uuid -> flavor of the instances to resize, except the ones whose volumes are detached first. Writes nothing."""
-    planned = _read(tx, file)
+    planned = _read(tx, file, _all_rows(tx, file))
     detached = {c.uuid for c in planned.plan.to_do if c.kind == DETACH}
     return {u: flavor.name for u, flavor in _flavors(file, planned).items() if u not in detached}
 
@@ -285,16 +322,21 @@ def record(tx: Transaction, file: File) -> bool:
     A volume that was attached by hand and never was in the file is not detached: see core.apply.plan.
     """
     runs.renew(tx)
-    planned = _read(tx, file, locked=True)
+    planned = _read(tx, file, _all_rows(tx, file, locked=True))
+    fields = _unrecorded(planned)
+    _redefine(tx, file, planned, fields)
+    return bool(fields)
+
+
+def _unrecorded(planned: _Read) -> dict[Key, list[str]]:
+    """Return what record() has to write: the fields by instance."""
     differing = {(c.project, c.name) for c in planned.plan.changes}
-    fields = {
+    return {
         k: changed_fields
         for k, index in planned.entries.items()
         if k in planned.rows and k not in differing and _is_built(planned.rows[k])
         if (changed_fields := [f for f in RECORDED if planned.rows[k].digest.get(f) != planned.digests[index][f]])
     }
-    _redefine(tx, file, planned, fields)
-    return bool(fields)
 
 
 def _is_built(row: Instance) -> bool:
@@ -333,8 +375,8 @@ def _lock(tx: Transaction, request: ServerRequest, row: Instance) -> None:
 # --- the plan, from the ledger ------------------------------------------------------------------------------------------
 
 
-def _read(tx: Transaction, file: File, locked: bool = False) -> _Read:
-    everything = _all_rows(tx, file, locked)
+def _read(tx: Transaction, file: File, everything: t.Mapping[Key, Instance]) -> _Read:
+    """:arg everything: the living instances of the file's projects, and the ones that were deleted and can be restored"""
     rows = _not_kept(everything)
     entries, digests = _names(file, rows)
     replaced = _replaced(tx, file, rows, entries, digests)

@@ -64,20 +64,22 @@ class Fleet:
         """Returns what the last phase returned; the lines are in ``shown``."""
         self.shown.clear()
         self.variables = {"bootflow_instances": list(entries), **variables}
-        self.phase("ask", check)
-        planned = self.phase("plan", check)
-        begun = self.phase("begin", check)
+        begun = self.phase("ask", check)
+        if begun["ask"]:
+            begun = self.phase("ask", check, ask=False)
+        if begun.get("over"):
+            return begun
         if check and begun["operations"]:
             moving = {"operation": "resize", "follow_file": True, "uuids": begun["operations"]["resize"]}
             self.task(instance_move, check, phase="begin", **moving)
             self.task(instance_move, check, phase="finish", **moving)
         else:
             self.operate(begun)
-        if planned["delete"] and not check:
-            for host in self.world.delete("a", uuids=planned["delete"]).hosts:
+        if begun["delete"] and not check:
+            for host in self.world.delete("a", uuids=begun["delete"]).hosts:
                 self.world.removed(host, [i["uuid"] for i in self.world.of_host(host, "a")], "a")
             self.world.finish("a")
-        if planned["boots"]:
+        if begun["boots"]:
             self.task(boot_accept, check, follow_file=True)
             for host in self.task(boot_schedule, check, follow_file=True)["compute"]:
                 self.world.build(host)
