@@ -12,8 +12,8 @@ from ..module_utils.core import errors
 from ..module_utils.flows.instances import delete
 from ..module_utils.ledger.compute import history
 from ..module_utils.ledger.db.transaction import Transaction
-from ..plugin_utils.operations.cleaning import clean_host
-from ..plugin_utils.operations.deletion import REMOVE
+from ..plugin_utils.operations.cleaning import Cleaned, clean_host, remove_instances
+from ..plugin_utils.operations.deletion import REMOVE, TODO
 from ..plugin_utils.run import host_settings
 from ..plugin_utils.run.lease import lease_kept
 from ..plugin_utils.run.ledger_action import LedgerAction
@@ -26,15 +26,17 @@ class ActionModule(LedgerAction):
         if self.check_mode:
             return {"changed": False, "skipped": True}
         host = self.task_vars["inventory_hostname"]
-        ledger = self.open_ledger()
-        todo, to_power_off = ledger.inspect(_todo, host)
+        plain = StageResults(self, "instance_delete").read(TODO, host)
+        todo, to_power_off = (plain["instances"], []) if plain else self.open_ledger().inspect(_todo, host)
         if not todo and not to_power_off:
             return {"changed": False}
         with lease_kept(self):
-            problems, parts, _preexisting_uuids = clean_host(self, todo)
+            cleaned = Cleaned(remove_instances(self, todo, {})[0], {}) if plain else clean_host(self, todo)
+            problems, parts, _preexisting_uuids = cleaned
             powered_off = self._power_off(to_power_off) if to_power_off else {}
         done = [i["uuid"] for i in todo if i["uuid"] not in problems]
-        journalled = ledger.transact(delete.journal_unexpected, host, problems) if problems else []
+        unexpected = any(p.details.get("traceback") for p in problems.values())
+        journalled = self.open_ledger().transact(delete.journal_unexpected, host, problems) if unexpected else []
         for uuid, problem in sorted(problems.items()):
             self._display.warning("Could not remove instance %s from %s: %s" % (uuid, host, problem.message))
         changed = bool(done) or bool(powered_off)

@@ -20,12 +20,15 @@ from ...module_utils.flows.recovery.audit import Todo
 from ...module_utils.flows.recovery.storage_audit import Ends
 from ...module_utils.ledger.compute import nodes
 from ...module_utils.ledger.database import Ledger
+from ...module_utils.ledger.db.transaction import Transaction
 from ..builds.dhcp import reserve
 from ..operations.cleaning import clean_host
 from ..run import host_settings, tables
 from ..run.lease import lease_kept
 from ..run.stages import Result, Stages
 from ..settings.storage_settings import storage_hosts
+from ..volumes.attached_volumes import sources_by_host
+from ..watch.fleet_reports import AT_ONCE
 from . import storage
 from .inspection import Answer, inspect_compute_host, ledger_to_read, read_snapshot
 from .report import findings_diff, findings_lines
@@ -61,11 +64,15 @@ class Audit(Stages):
             raise errors.ComputeHostNotFound(
                 host=", ".join(unknown), remedy="bootflow_audit_hosts takes compute and storage hosts of the inventory."
             )
+        began_at = self.action.context().now
         with contextlib.closing(ledger_to_read(self.action)) as ledger:
             prefixes = ledger.inspect(storage_audit.iqn_prefixes)
             known = ledger.inspect(storage_audit.known_targets)
+            volumes = ledger.inspect(sources_by_host)
         return {
             "changed": False,
+            "began_at": began_at,
+            "volumes": volumes,
             "compute": [h for h in hosts if not wanted or h in wanted],
             "iqn_prefixes": prefixes,
             "known_targets": known,
@@ -265,6 +272,13 @@ class Audit(Stages):
 
 def _record_reports(ledger: Ledger, answers: t.Mapping[str, Answer]) -> None:
     """Enter the answers of compute hosts as their reports."""
+    hosts = sorted(answers)
+    for first in range(0, len(hosts), AT_ONCE):
+        some = {host: answers[host] for host in hosts[first : first + AT_ONCE]}
+        ledger.transact(_record_some, some, collisions=3)
+
+
+def _record_some(tx: Transaction, answers: t.Mapping[str, Answer]) -> None:
+    nodes.lock_hosts(tx, answers)  # as all that lock rows of hosts do, in the order of their ids
     for host, answer in answers.items():
-        report = (host, answer["compute_node"], answer["configuration"], answer["began_at"])
-        ledger.transact(nodes.record_report, *report, collisions=3)
+        nodes.record_report(tx, host, answer["compute_node"], answer["configuration"], answer["began_at"])

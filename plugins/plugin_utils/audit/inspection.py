@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 
 from ...module_utils.core import errors
@@ -15,7 +14,6 @@ from ...module_utils.flows.recovery import audit as ledger_audit
 from ...module_utils.ledger.database import Ledger
 from ..run import host_settings, host_variables
 from ..run.ledger_action import LedgerAction
-from ..volumes.attached_volumes import sources_on
 
 Answer = t.Mapping[str, t.Any]
 _RESERVATION = ("mac", "address", "complete", "used")
@@ -27,18 +25,18 @@ def ledger_to_read(action: LedgerAction) -> Ledger:
 
 
 def inspect_compute_host(action: LedgerAction, host: str, begun: Answer) -> dict[str, t.Any]:
-    """Ask the current host, a compute host. :arg begun: the result of the first stage"""
+    """Ask the current host, a compute host. It is asked for the volumes that the first stage read, so the answer is of that time.
+
+    :arg begun: the result of the first stage
+    """
     configuration = host_settings.configuration(host_variables.of_host(action.task_vars["hostvars"], host), host)
-    began_at = action.context().now
-    with contextlib.closing(ledger_to_read(action)) as ledger:
-        volumes = ledger.inspect(sources_on, host)
     arguments = {
         **host_settings.node_info_arguments(action, configuration),
         "iqn_prefixes": begun.get("iqn_prefixes") or [],
         "known_targets": (begun.get("known_targets") or {}).get(host, []),
         "list_reservations": True,
         "list_other_disks": True,
-        "volumes": volumes,
+        "volumes": (begun.get("volumes") or {}).get(host, {}),
     }
     try:
         answer = action.run_module("compute_node_info", arguments)
@@ -47,7 +45,7 @@ def inspect_compute_host(action: LedgerAction, host: str, begun: Answer) -> dict
         return {"inspected": False, "error": e.as_dict()}
     return {
         "inspected": True,
-        "began_at": began_at,
+        "began_at": begun["began_at"],
         "compute_node": answer["compute_node"],
         "iscsi": answer.get("iscsi") or {},
         "dhcp": answer.get("dhcp") or {},

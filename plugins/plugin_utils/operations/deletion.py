@@ -28,6 +28,7 @@ from ..settings import variable_names
 
 DELETE, FORCE_DELETE, RECLAIM = "delete", "force_delete", "reclaim"
 REMOVE = "remove"  # the work of instance_remove on hosts, among the stages
+TODO = "todo"  # what the task of a host has to remove, where it need not read the ledger for it
 
 
 class Deletion(Stages):
@@ -48,12 +49,15 @@ class Deletion(Stages):
         selection = self._selection()
         inventory = inventory_hosts.all_of(self.action)
 
-        def begin(tx: Transaction) -> tuple[delete.Deleting, bool]:
+        def begin(tx: Transaction) -> tuple[delete.Deleting, bool, dict[str, list[dict[str, str]]]]:
             deleting = self._mark(tx, selection, inventory)
             exported = attachments.of_instances(tx, [r.uuid for r in deleting.rows])
-            return deleting, bool(exported) or bool(work.hosts_with_work(tx))
+            storage_works = bool(exported) or bool(work.hosts_with_work(tx))
+            return deleting, storage_works, delete.plain_by_host(tx, deleting)
 
-        deleting, storage_works = self.action.write(begin)
+        deleting, storage_works, plain = self.action.write(begin)
+        for host, items in plain.items():
+            self.results.leave(TODO, host, {"instances": items})
         named = _named(deleting.rows)
         soft_deleted_items = [
             {**n, "vm_state": r.vm_state} for n, r in zip(_named(deleting.soft_deleted), deleting.soft_deleted)

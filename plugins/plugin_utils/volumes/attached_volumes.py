@@ -325,6 +325,15 @@ def sources_on(tx: Transaction, host: str, uuids: t.Collection[str] | None = Non
     return sources
 
 
+def sources_by_host(tx: Transaction) -> dict[str, dict[str, dict[str, str]]]:
+    """host -> sources_on() it, of all hosts that are connected to volumes."""
+    sources: dict[str, dict[str, dict[str, str]]] = {}
+    for row in attachments.select(tx, connected=True):
+        if row.connection == DONE and row.attached_host is not None and source_of(row):
+            sources.setdefault(row.attached_host, {}).setdefault(row.instance_uuid, {})[row.volume_id] = source_of(row)
+    return sources
+
+
 def shared_on_host(tx: Transaction, host: str, to_disconnect: t.Sequence[Attached]) -> set[str]:
     """Find the volumes that stay on ``host`` for other instances. One by one: a volume that two of the instances have
     stays for the last of them.

@@ -510,6 +510,13 @@ def disks_on(tx: Transaction, host: str, uuids: t.Sequence[str]) -> dict[str, li
     return disks
 
 
+def having_disks(tx: Transaction, uuids: t.Sequence[str]) -> set[str]:
+    """Return the instances that have whole disks, on any host."""
+    d = device_claims.c
+    query = sa.select(d.instance_uuid).where(bulk.among(tx, d.instance_uuid, uuids), d.kind == dedicated_resources.DISK)
+    return set(tx.execute(query).scalars()) if uuids else set()
+
+
 def _lock(
     tx: Transaction, candidates: t.Sequence[Candidate], machines: t.Mapping[str, str] | None
 ) -> tuple[list[nodes.NodeUsageRow], dict[int, list[nodes.NodeRow]]]:

@@ -67,6 +67,22 @@ def test_a_failed_instance_with_remains(world: World) -> None:
     assert (world.claims(), world.addresses()) == (set(), [])
 
 
+def plain_by_host(world: World, deleting: delete.Deleting) -> dict[str, list[dict[str, str]]]:
+    with world.ledger.read() as tx:
+        return delete.plain_by_host(tx.for_run(world.context("d")), deleting)
+
+
+def test_what_a_host_has_to_remove_is_known_ahead_unless_a_cleanup_is_pending_there(world: World) -> None:
+    world.report("h1")
+    world.boot("web")
+    world.boot("db")
+    deleting = world.delete(names=["web"])
+    assert plain_by_host(world, deleting) == {"h1": world.of_host("h1")} and len(world.of_host("h1")) == 1
+    failed = world.boot("old", "spawning")
+    world.fail("h1", failed, errors.RemoteError(reason="x"), cleaned=False)
+    assert plain_by_host(world, deleting) == {} and len(world.of_host("h1")) == 2
+
+
 def test_an_instance_on_two_hosts(world: World) -> None:
     world.report("h1", memory=9)
     world.report("h2", memory=2)
