@@ -90,4 +90,8 @@ for _place, _finder in enumerate(sys.meta_path):
         )  # "" where ansible-test restricts imports
         if _release and _numbers(_release) < _numbers(LEAST_ANSIBLE_CORE):
             sys.meta_path.insert(0, TooOld(_release))
+        elif _release:
+            from .plugin_utils.startup import unneeded_plays
+
+            unneeded_plays.hide()
         break

@@ -15,6 +15,7 @@ from ..module_utils.core.settings.run import RUN
 from ..module_utils.core.settings.scheduling import SCHEDULER
 from ..plugin_utils.boot.accept import BootAccept
 from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.results import STATISTICS
 from ..plugin_utils.settings import boot_volume_settings, scheduler_settings
 from ..plugin_utils.startup import preload
 
@@ -28,6 +29,7 @@ class ActionModule(LedgerAction):
         **SCHEDULER.options(),
         **boot_volume_settings.ARGUMENTS,
         **RUN.options("admin_password_dir", "facts_max_age", "print_table"),
+        **STATISTICS,
     }
 
     def check_settings(self, problems: Problems) -> None:

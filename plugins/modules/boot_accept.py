@@ -18,6 +18,7 @@ description:
   - >-
     An existing instance that matches the request stays unchanged; its metadata, description and tags change in place. One that a dead run left half-built
     is taken over, and one in error that never had a host gives its name to a corrected request.
+  - A request that changes nothing is reported at once, as M(bootflow.compute.boot_report) does, whose fields the result has, too.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes
@@ -27,6 +28,7 @@ extends_documentation_fragment:
   - bootflow.compute.scheduler
   - bootflow.compute.volume
   - bootflow.compute.volume_scheduler
+  - bootflow.compute.shared.statistics
 attributes:
   check_mode: {support: full, details: "The request runs through the same transaction, which is rolled back."}
 options:
@@ -52,7 +54,7 @@ options:
       - Read from the variable C(bootflow_facts_max_age), else 300.
     type: int
   print_table:
-    description: Print a line when there is nothing to do. Read from the variable C(bootflow_print_table), else true.
+    description: Print three lines when there is nothing to do. Read from the variable C(bootflow_print_table), else true.
     type: bool
 """
 
@@ -78,6 +80,10 @@ reservation_id:
   sample: r-1a2b3c4d
 again:
   description: Whether there is anything to build.
+  type: bool
+  returned: success
+over:
+  description: Whether the request changes nothing, and was reported. Nothing follows.
   type: bool
   returned: success
 created:

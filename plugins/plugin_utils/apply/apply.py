@@ -277,7 +277,8 @@ class Apply:
         done = max(expected - len(items), 0)
         if self.options["print_table"]:
             applied = ["Applied: %d of %d changes." % (done, expected), plan.totals()]
-            tables.show(self.action.ports.display, ["Plan:", *plan.lines()] if planned["over"] else applied)
+            over = planned["over"]
+            tables.show(self.action.ports.display, ["Plan:", *plan.lines()] if over else applied, brief=over)
         result: dict[str, t.Any] = {
             "changed": recorded,
             "applied": done,

@@ -49,7 +49,15 @@ class BootAccept:
 
     def run(self) -> Result:
         """Accept the request; in check mode, roll it back. Returns the result of the task, which later stages find in the folder of the run."""
-        return StageResults(self.action, "boot_accept").begin("accept", self._run)
+        result = StageResults(self.action, "boot_accept").begin("accept", self._run)
+        over = not (result["changed"] or self.action.check_mode or self.options["follow_file"])
+        return {**result, **(self._report() if over else {}), "over": over}
+
+    def _report(self) -> Result:
+        """Report the instances of a request that changes nothing: no task follows."""
+        from .report import REPORT_IF_FINISHED, BootReport  # other boots need it much later
+
+        return BootReport(self.action, REPORT_IF_FINISHED).run()
 
     def _run(self) -> Result:
         self.request = self._read_request()

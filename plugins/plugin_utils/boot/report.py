@@ -26,6 +26,7 @@ from ..run.results import outcome
 from ..run.stage_results import CONTROLLER, StageResults
 
 Result = t.Dict[str, t.Any]  # of a task
+REPORT_IF_FINISHED = "report_if_finished"
 
 # States of an instance that was booted once, and the playbook that ends them: a boot of the same file changes nothing of it.
 AT_REST = {
@@ -46,7 +47,7 @@ def _at_rest(shown: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
         if view["vm_state"] in AT_REST:
             names.setdefault(view["vm_state"], []).append(view["name"])
     text = "%s: already booted, and %s now. A boot leaves existing instances as they are: run bootflow.compute.%s to change that."
-    return [text % (", ".join(of_state), state, AT_REST[state]) for state, of_state in names.items()]
+    return [text % (tables.named(of_state), state, AT_REST[state]) for state, of_state in names.items()]
 
 
 def _state(view: t.Mapping[str, t.Any]) -> str:
@@ -54,11 +55,12 @@ def _state(view: t.Mapping[str, t.Any]) -> str:
 
 
 class BootReport:
-    """The stages of the end of a boot, by the options of the action."""
+    """The stages of the end of a boot, by the options of the action. :arg phase: in place of the option"""
 
-    def __init__(self, action: LedgerAction):
+    def __init__(self, action: LedgerAction, phase: str = ""):
         self.action = action
-        self.options = action.options
+        self.options = {"uuids": None, **action.options}
+        self.phase = phase or self.options["phase"]
 
     def run(self) -> Result:
         """Run the stage that the task is for. Returns the result of the task."""
@@ -68,7 +70,7 @@ class BootReport:
         ledger = self.action.open_ledger()
         to_clean = handover.collect(self.action, ledger)
         untaken = handover.untaken(self.action)
-        phase = self.options["phase"]
+        phase = self.phase
         accepted = self._accepted()
         volumes = bool(accepted.get("volumes"))
         if phase == "end":
@@ -110,8 +112,8 @@ class BootReport:
         )
 
     def _table(self, shown: t.Sequence[t.Mapping[str, t.Any]], accepted: t.Mapping[str, t.Any]) -> list[str]:
-        """Return the lines about the instances. A boot that changed nothing has two with the callback that prints a line for each instance of a boot."""
-        if accepted.get("changed") is False and shown and tables.follows_instances(self.action.ports.display):
+        """Return the lines about the instances. A boot that changed nothing has two, whatever the number of instances."""
+        if accepted.get("changed") is False and shown:
             return tables.instance_summary(shown)
         return tables.instance_table(shown)
 

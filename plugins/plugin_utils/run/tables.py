@@ -294,13 +294,13 @@ def _filled(value: t.Any) -> t.Any:
     return value
 
 
-def show(display: t.Any, lines: t.Sequence[str]) -> None:
-    """Print lines as they are, apart from the tasks' own output where there is any."""
+def show(display: t.Any, lines: t.Sequence[str], brief: bool = False) -> None:
+    """Print lines as they are, apart from the tasks' own output where there is any. :arg brief: they are few, and need no room around them"""
     if _held_lines is not None:
         _held_lines.extend(lines)
         return
     text = legible("\n".join(lines))
-    say(display, text.strip("\n") if _callback() in (CONCISE, FLOW) else "\n" + text + "\n")
+    say(display, text.strip("\n") if brief or _callback() in (CONCISE, FLOW) else "\n" + text + "\n")
 
 
 def say(display: t.Any, text: str) -> None:
@@ -316,7 +316,7 @@ def instance_summary(views: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
         names.setdefault(view["vm_state"], []).append(view["name"])
         hosts[view["host"] or "no host"] = hosts.get(view["host"] or "no host", 0) + 1
     texts = ["%s: %s" % (state, named(of_state)) for state, of_state in names.items()]
-    return ["; ".join(texts), "on %s" % ", ".join("%s: %d" % pair for pair in sorted(hosts.items()))]
+    return ["; ".join(texts), "on %s" % named(["%s: %d" % pair for pair in sorted(hosts.items())])]
 
 
 def named(names: t.Sequence[str]) -> str:
