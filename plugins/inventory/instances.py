@@ -60,6 +60,19 @@ options:
     description: Only instances with a port on one of these networks, by name.
     type: list
     elements: str
+  names:
+    description:
+      - Only instances with these names, of which alone the ledger is read.
+      - C(ansible-inventory --host NAME) reads the instance of that name alone, where O(hostname) is V(name) and nothing is cached.
+    type: list
+    elements: str
+  fields:
+    description:
+      - Only these fields in C(bootflow_instance), such as V([host, metadata]). Without it, all of them.
+      - Expressions of O(compose), O(groups) and O(keyed_groups) see these fields only. Ansible copies what each host has, so a few fields make an inventory
+        of thousands of instances several times as fast.
+    type: list
+    elements: str
   group:
     description: The group of all instances.
     type: str
@@ -145,6 +158,7 @@ import re
 import socket
 import typing as t
 
+from ansible import context
 from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.template import trust_as_template
@@ -155,6 +169,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.in
     fold,
     objection,
 )
+from ansible_collections.bootflow.compute.plugins.module_utils.core.reading.nearest import suggestion
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.run import LEDGER, READING
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings.scheduling import SCHEDULER
 from ansible_collections.bootflow.compute.plugins.module_utils.core.times import utc
@@ -186,6 +201,13 @@ Data = t.Dict[str, t.Any]
 
 ENDINGS = ("bootflow.yml", "bootflow.yaml")
 
+#: Of bootflow_instance.
+FIELDS = frozenset(
+    "name uuid project user reservation_id vm_state task_state locked_by locked_reason power_state host node domain_name availability_zone flavor image"
+    " key_name ssh_host_key metadata tags description access_ip_v4 access_ip_v6 disk_config extra config_drive addresses ports created_at updated_at"
+    " launched_at age seconds fault server_group numa_topology pci_devices whole_disks".split()
+)
+
 HOST_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 
 AGENT = HOST + (
@@ -214,6 +236,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
             for name in (self.get_option("group"), *(self.get_option("groups") or ())):
                 self.inventory.add_group(name)
             return
+        self._check_fields()
         self._others = OtherInventories(inventory, loader, path, self.display.warning)
         try:
             content = self._content(path, cache)
@@ -222,6 +245,15 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         self._values = PlainValues()
         with compiled_once(self.templar), database.no_garbage_sought():
             self._add_all(content)
+
+    def _check_fields(self) -> None:
+        """:raises AnsibleParserError: an instance has no such field"""
+        unknown = [str(name) for name in self.get_option("fields") or () if name not in FIELDS]
+        if unknown:
+            raise AnsibleParserError(
+                "fields: an instance has no field %s. %s"
+                % (unknown[0], suggestion(unknown[0], FIELDS, "The list of fields"))
+            )
 
     def _add_all(self, content: Data) -> None:
         self._add_instances(content["instances"], content.get("fleet", ()))
@@ -287,6 +319,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         projects, hosts = self.get_option("projects"), self.get_option("hosts")
         rows = instances.select_live(
             tx,
+            names=self._names(),
             project=projects[0] if projects and len(projects) == 1 else None,
             host=hosts[0] if hosts and len(hosts) == 1 else None,
         )
@@ -314,6 +347,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
                 up = not backend["error"] and (backend["reported_at"] or "") >= since
                 content["storage_hosts"].setdefault(backend["host"], []).append({**backend, "up": up})
         return content
+
+    def _names(self) -> list[str] | None:
+        """Return the names of the instances to read; None: of all."""
+        names = self.get_option("names")
+        asked = context.CLIARGS.get("host")  # of ansible-inventory, which prints nothing of other hosts
+        if not asked or self.get_option("hostname") != "name" or self.get_option("cache"):
+            return t.cast("list[str] | None", names)
+        return [asked] if names is None or asked in names else []
 
     # --- the inventory ----------------------------------------------------------------------------------------------
 
@@ -365,9 +406,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
 
     def _variables(self, view: Data) -> Data | None:
         """The variables of the host that an instance is. None: it has no address to connect to."""
+        fields = self.get_option("fields")
+        shown = view if fields is None else {name: view[name] for name in view if name in fields}
         if self.get_option("via") == "agent":
             return {
-                "bootflow_instance": view,
+                "bootflow_instance": shown,
                 "ansible_connection": "community.libvirt.libvirt_qemu",
                 "ansible_host": view["domain_name"],
                 "ansible_libvirt_uri": trust_as_template(AGENT),
@@ -375,7 +418,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         address = self._address(view["addresses"])
         if address is None:
             return None
-        variables = {"bootflow_instance": view, "ansible_host": address}
+        variables = {"bootflow_instance": shown, "ansible_host": address}
         known = known_host(view)
         if self.get_option("via") == "jump":
             variables["ansible_ssh_common_args"] = trust_as_template(known + "{{ ' ' }}" + JUMP if known else JUMP)

@@ -18,6 +18,7 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.bootflow.compute.plugins.inventory.instances import FIELDS
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.inventory_names import objection
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import NetworkRequest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.settings import table
@@ -164,6 +165,36 @@ def test_instances_are_hosts_in_groups_with_their_address(world: World, reader: 
     assert set(printed["_meta"]["hostvars"]) == {"web"}
     assert "Instances without an address to connect to are left out: db" in warnings
     assert world.everything() == before
+
+
+@SQLITE
+def test_a_few_fields_and_names(world: World, reader: Reader) -> None:
+    world.report("h1", memory=9)
+    for name in ("web", "db", "old"):
+        world.boot(name, metadata={"role": name})
+    options = {"keyed_groups": [{"key": "bootflow_instance.metadata.role", "prefix": "role"}], "strict": True}
+    whole, few = reader.read(options, {**options, "names": ["web", "db", "none"], "fields": ["metadata", "host"]})
+    assert set(whole["hosts"]) == {"web", "db", "old"} and set(few["hosts"]) == {"web", "db"}
+    assert set(whole["hosts"]["web"]["bootflow_instance"]) == set(FIELDS)
+    assert few["hosts"]["web"]["bootflow_instance"] == {"host": "h1", "metadata": {"role": "web"}}
+    assert few["hosts"]["web"]["ansible_host"] == whole["hosts"]["web"]["ansible_host"]
+    assert few["groups"]["role_db"] == ["db"]
+    _found, warnings = reader.inventory(fields=["metdata"], fails=True)
+    assert "an instance has no field metdata" in warnings and "metadata" in warnings
+
+
+@SQLITE
+def test_one_host_of_ansible_inventory_reads_one_instance(world: World, reader: Reader) -> None:
+    world.report("h1", memory=9)
+    for name in ("web", "db"):
+        world.boot(name)
+    sources = reader.files("guests", None, {"compose": {"others": "groups['instances'] | default([]) | length"}})
+    listed = json.loads(reader.process("ansible-inventory", "-i", *sources, "--list")[0])["_meta"]["hostvars"]["web"]
+    one = json.loads(reader.process("ansible-inventory", "-i", *sources, "--host", "web")[0])
+    assert one["bootflow_instance"]["uuid"] == listed["bootflow_instance"]["uuid"]
+    assert one["ansible_host"] == listed["ansible_host"]
+    left_out = reader.files("guests", None, {"names": ["db"]})
+    assert "web" in reader.process("ansible-inventory", "-i", *left_out, "--host", "web", fails=True)[1]
 
 
 @SQLITE
