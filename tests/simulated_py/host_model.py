@@ -15,6 +15,7 @@ import typing as t
 import uuid as uuid_module
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.adopt.description import describe
 from ansible_collections.bootflow.compute.plugins.module_utils.core.amounts import GIB, MIB
 from ansible_collections.bootflow.compute.plugins.module_utils.core.firewall.document import read_filters
 from ansible_collections.bootflow.compute.plugins.module_utils.core.firewall.nftables import render
@@ -93,6 +94,7 @@ class HostModel:
         ]
         del facts["arch"]
         bridges, there = facts.pop("bridges", ()), facts.pop("libvirt_networks", {})
+        facts.pop("arp", None)
         stats = {"firewall_driver": "nftables"} if arguments.get("firewall_driver") == "nftables" else {}
         node = {
             **facts,
@@ -190,6 +192,58 @@ class HostModel:
     def domain_info(self, _arguments: Arguments) -> Result:
         states = {uuid: domain["power_state"] for uuid, domain in self.domains.items()}
         return {"changed": False, "power_states": states, "boot_id": self.facts["boot_id"], "at_work": []}
+
+    def domain_adoption(self, arguments: Arguments) -> Result:
+        from xml.etree.ElementTree import SubElement, tostring
+
+        if arguments["state"] == "described":
+            named = arguments["names"]
+            found = [
+                self._foreign(uuid, domain)
+                for uuid, domain in self.domains.items()
+                if named is None or {uuid, domain["name"]} & set(named)
+            ]
+            shown = [f for f in found if named is not None or f.get("made_by") != "bootflow"]
+            shown.sort(key=lambda f: (f["name"], f["uuid"]))
+            return {"changed": False, "domains": shown, "outcomes": {}}
+
+        def mark(uuid: str) -> Result:
+            wanted = arguments["ledger_id"] if arguments["state"] == "adopted" else ""
+            if uuid not in self.domains and not wanted:
+                return {"changed": False}
+            domain = self._domain(uuid, "The domain is gone from the host.")
+            root = parsed(domain["xml"])
+            place, owner = root.find("metadata"), root.find("metadata/{%s}owner" % OWNER_NAMESPACE)
+            before = "" if owner is None else owner.get("ledger")
+            if before not in ("", arguments["ledger_id"]):
+                raise errors.Conflict(message="the domain of instance %s is another ledger's" % uuid)
+            if owner is not None:
+                place.remove(owner)
+            if wanted:
+                place = SubElement(root, "metadata") if place is None else place
+                SubElement(place, "{%s}owner" % OWNER_NAMESPACE, {"ledger": wanted, "adopted": "yes"})
+            domain["xml"] = tostring(root, encoding="unicode")
+            return {"changed": before != wanted}
+
+        done = self._batch("domain_adoption", {u: u for u in arguments["uuids"]}, mark)
+        return {"changed": done["changed"], "outcomes": done["outcomes"]}
+
+    def _foreign(self, uuid: str, domain: Arguments) -> Result:
+        """What the module says of a domain. A disk has 3 GiB; a source below /srv is on another file system."""
+        try:
+            found = describe(domain["xml"])
+        except errors.BootflowError as error:
+            return {"uuid": uuid, "name": domain["name"], "error": error.as_dict()}
+        for disk in found["disks"]:
+            disk.update(size=3 * GIB, local=disk["type"] == "file" and not disk["source"].startswith("/srv"))
+        leases = {
+            mac: address for network in self.networks.values() for mac, address in network["reservations"].items()
+        }
+        for interface in found["interfaces"]:
+            interface["addresses"] = [leases[interface["mac"]]] if interface["mac"] in leases else []
+            interface["addresses"] += self.facts.get("arp", {}).get(interface["mac"], [])
+        now = {"persistent": True, "saved": False, "snapshots": 0, "jobs": [], **domain.get("libvirt", {})}
+        return {**found, "power_state": domain["power_state"], **now}
 
     def domain_console(self, arguments: Arguments) -> Result:
         def one(uuid: str) -> Result:
@@ -788,6 +842,7 @@ MODULES: dict[str, t.Callable[[HostModel, Arguments], Result]] = {
         "compute_node_info",
         "config_drive",
         "domain",
+        "domain_adoption",
         "domain_console",
         "domain_disk",
         "domain_info",

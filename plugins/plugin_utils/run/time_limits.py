@@ -101,6 +101,7 @@ def children() -> set[int]:
 
 _KINDS = {
     "compute_node_info": "report_timeout",
+    "domain_adoption": "report_timeout",
     "domain_console": "report_timeout",
     "domain_info": "report_timeout",
     "storage_backend_info": "report_timeout",

@@ -6,16 +6,20 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ..disks.stores.registry import RECORD_FORMATS
 from ..instances.power_states import POWER_STATES
 from .outcomes import outcomes
 from .shapes import (
     LARGEST_BIG,
+    TEXT,
     Field,
     Fields,
     Shape,
     choice,
     count,
+    error,
     flag,
     items,
     mapping,
@@ -81,6 +85,42 @@ _leaving: Shape = record(
     {"drive_target": text(32)},
 )
 _device: Shape = record({"path": path, "size": size})
+_foreign_disk: Shape = record(
+    {"target": text(), "device": text(), "type": text(), "source": text(TEXT), "size": size, "local": flag}
+)
+_foreign_interface: Shape = record({"mac": text(32), "type": text(), "source": text(), "addresses": items(text(64))})
+_foreign_domain: Shape = record(
+    {
+        "uuid": uuid,
+        "name": name,
+        "arch": text(),
+        "machine": text(),
+        "memory_mb": count,
+        "vcpus": count,
+        "disks": items(_foreign_disk),
+        "interfaces": items(_foreign_interface),
+        "pci": items(text(64)),
+        "other_devices": items(message),
+        "pins": items(items(count, exactly=2)),
+        "agent": flag,
+        "made_by": choice("", "bootflow", "nova"),
+        "ledger": text(36),
+        "power_state": power_state,
+        "persistent": flag,
+        "saved": flag,
+        "snapshots": count,
+        "jobs": items(message),
+    }
+)
+_strange_domain: Shape = record({"uuid": uuid, "name": name, "error": error})
+
+
+def _described(value: t.Any, where: str) -> None:
+    """The description of a domain, or why there is none."""
+    has_error = isinstance(value, t.Mapping) and value.get("error") is not None
+    (_strange_domain if has_error else _foreign_domain)(value, where)
+
+
 _OF_GUESTS = "The outcome of each guest, by its UUID. Empty with O(step=close)."
 _HOST_CHANGED = "Whether the host was changed."
 
@@ -137,6 +177,28 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
             )
         },
         {},
+    ),
+    "domain_adoption": (
+        {},
+        {
+            "domains": Field(
+                items(_described),
+                (
+                    (
+                        "The domains, with C(uuid), C(name), C(arch), C(machine), C(memory_mb), C(vcpus), C(disks), C(interfaces), C(pci), C(other_devices),"
+                        " C(pins), C(agent), C(made_by), C(ledger), C(power_state), C(persistent), C(saved), C(snapshots) and C(jobs)."
+                    ),
+                    "A domain that cannot be described has C(uuid), C(name) and C(error).",
+                ),
+                returned="with O(state=described)",
+                type="list",
+                elements="dict",
+            ),
+            "outcomes": outcomes(
+                "The outcome of each domain, by its UUID. Empty with O(state=described).",
+                "Whether the metadata of the domain was, or in check mode would be, changed.",
+            ),
+        },
     ),
     "domain_console": (
         {

@@ -633,7 +633,10 @@ class _Plan:
             said = remedy % (home, host, host, host)
             self.add(INSTANCE_ELSEWHERE, host, domain.uuid, "host", home, host, REPORT, said)
         elif not domain.ours:
-            remedy = "The domain is left alone. Add its memory to the host's bootflow_reserved_memory_mb."
+            remedy = (
+                "The domain is left alone. Take it into the ledger (bootflow.compute.adopt), or add its memory to the host's"
+                " bootflow_reserved_memory_mb."
+            )
             self.add(FOREIGN_DOMAIN, host, domain.uuid, "domain", has, has, REPORT, remedy)
         else:
             hint = "If the domain is not needed, run bootflow.compute.audit with bootflow_audit_remove_orphans: true to remove it."

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from .base import BootflowError, Conflict, InvalidInput, NotFound
 
 
@@ -129,3 +131,52 @@ class GuestAgentUnresponsive(BootflowError):
     status = 501
     retryable = True
     remedy = "The agent in the guest does not answer: wait until the guest is up, and see whether qemu-guest-agent runs in it."
+
+
+class InstanceIsAdopted(Conflict):
+    """Other software made the guest of the instance: its disks and its definition are not this collection's."""
+
+    msg_fmt = (
+        "Cannot '%(method)s' instance %(instance)s: it is adopted, other software made its disks and its definition"
+    )
+    remedy = (
+        "An adopted instance can be stopped, started, paused, suspended and rebooted softly. Do anything else with the software that made it, or release it"
+        " first (bootflow.compute.release): its domain stays as it is."
+    )
+
+
+class InstanceNotAdopted(Conflict):
+    """This collection made the guest of the instance: only adopted instances can be released."""
+
+    msg_fmt = "Instance %(instance)s cannot be released: this collection made its disks and its definition"
+    remedy = "Delete it (bootflow.compute.delete), or leave it out."
+
+
+class DomainsNotAdoptable(Conflict):
+    """Domains that were named cannot become instances. Nothing was written."""
+
+    msg_fmt = "%(failed)d of %(total)d domains cannot be adopted: %(reasons)s"
+    remedy = "Look at the reasons with --check. Do what each says, or leave the domain out of bootflow_adopt_domains."
+
+    MOST_NAMED = 5
+
+    @classmethod
+    def of(cls, refused: t.Sequence[t.Any], total: int) -> DomainsNotAdoptable:
+        """:arg refused: core.adopt.verdict.Verdict of each domain. :arg total: the number of all"""
+        named = refused[: cls.MOST_NAMED]
+        texts = ["%s on %s: %s (%s)" % (v.domain, v.host, r.message, r.code) for v in named for r in v.reasons]
+        more = ["and %d more" % (len(refused) - len(named))] if len(refused) > len(named) else []
+        steps = list(dict.fromkeys(r.remedy for v in named for r in v.reasons))
+        return cls(
+            remedy="%s Or leave them out of bootflow_adopt_domains." % " ".join(steps),
+            failed=len(refused),
+            total=total,
+            reasons="; ".join([*texts, *more]),
+        )
+
+
+class DomainNotFound(NotFound):
+    """No host that answered has a domain that was named. Nothing was written."""
+
+    msg_fmt = "No host has a domain %(domains)s"
+    remedy = "Name domains that virsh list --all shows on the hosts, by name or UUID. Hosts that did not answer are in the warnings."

@@ -255,6 +255,8 @@ ACTIONS: dict[str, Action] = {
     "delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
     "force_delete": Action(None, None, during=DELETING, result=DELETED, must_have_launched=False),
     "soft_delete": Action(None, None, during=SOFT_DELETING, result=SOFT_DELETED, journalled="delete"),
+    # An adopted instance leaves the ledger, whatever its state; its guest stays as it is.
+    "release": Action(None, must_have_launched=False),
     "restore": Action(_in(SOFT_DELETED), during=RESTORING, result=ACTIVE, brings_up=True),
     "set_admin_password": Action(_in(ACTIVE), during=UPDATING_PASSWORD, journalled="changePassword"),
     "live_migrate": Action(_in(ACTIVE, PAUSED), during=MIGRATING, journalled="live-migration"),
@@ -364,6 +366,23 @@ def _remedy(rule: Action, vm_state: str) -> str:
     if vm_state == BUILDING:
         return "%s Wait until it is built." % allowed
     return "%s Run %s first." % (allowed, _WAYS[vm_state]) if vm_state in _WAYS else allowed
+
+
+#: Actions on an instance whose guest other software made: they find its domain by the UUID, and touch neither its disks nor its definition.
+ON_ADOPTED = frozenset(
+    (
+        "stop",
+        "start",
+        "pause",
+        "unpause",
+        "suspend",
+        "resume",
+        "soft_reboot",
+        "trigger_crash_dump",
+        "reset_state",
+        "release",
+    )
+)
 
 
 def check_action(

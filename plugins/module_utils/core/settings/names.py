@@ -14,7 +14,8 @@ from ..reading.setting import PREFIX
 VARIABLES = frozenset(
     PREFIX + name
     for name in (
-        "actor", "admin_password", "admin_password_dir", "aggregate_image_properties_isolation_namespace",
+        "actor", "admin_password", "admin_password_dir", "adopt_all", "adopt_domains", "adopt_names",
+        "adopt_other_interfaces", "adopt_user", "aggregate_image_properties_isolation_namespace",
         "aggregate_image_properties_isolation_separator", "aggregates", "all", "allow_availability_zone_fallback",
         "allow_duplicate_networks", "allow_forced_host", "allow_other_owners", "allow_resize_to_same_host",
         "allow_zero_disk_flavor", "apply_allow", "attachments", "audit_hosts", "audit_remove_orphans",
@@ -84,11 +85,11 @@ VARIABLES = frozenset(
 RESULTS = frozenset(
     PREFIX + name
     for name in (
-        "admin_passwords", "applied", "apply_begun", "apply_followed", "apply_resized", "audited", "booted",
+        "admin_passwords", "adopted", "applied", "apply_begun", "apply_followed", "apply_resized", "audited", "booted",
         "confirmed", "drain_begun", "drain_moved", "drained", "filtered", "filters_alone", "filters_needed", "go_on",
         "history", "hosts_listed", "image_cache", "image_hosts",
         "image_lacking", "listed", "live_again_needed", "live_needed", "live_round", "needed", "next", "report_needed",
-        "report_phase", "round", "round_needed", "service_host", "serviced", "shown", "volumes_listed", "watched", "whatif",
+        "released", "report_phase", "round", "round_needed", "service_host", "serviced", "shown", "volumes_listed", "watched", "whatif",
     )
 )  # fmt: skip
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..reading.setting import ABSOLUTE, CAPITALS, REQUESTS, UUIDS, Setting, Table
+from ..reading.setting import ABSOLUTE, CAPITALS, NAMES, REQUESTS, UUIDS, Setting, Table
 from .request import QUOTA
 
 HOST_STATES = ("enabled", "disabled", "forced_down", "up", "deleted")
@@ -17,6 +17,46 @@ SELECTION = Table(
         Setting("uuids", UUIDS, help="UUIDs of instances."),
         Setting("reservation_ids", list, help="Reservation ids of instances."),
         QUOTA.named("project").but(default=None, help="Only instances of this project."),
+    )
+)
+
+ADOPTION = Table(
+    (
+        Setting(
+            "adopt_domains",
+            NAMES,
+            help="Playbook `adopt`: domains to be adopted, by name or UUID; one that is not adoptable is an error, and then none is adopted.",
+            option="domains",
+        ),
+        Setting(
+            "adopt_all",
+            bool,
+            False,
+            "Playbook `adopt`: adopt all domains that are adoptable. With `--check` they are shown in any case.",
+            option="all",
+        ),
+        Setting(
+            "adopt_names",
+            dict,
+            {},
+            help="Playbook `adopt`: names of instances by UUID or name of the domain.",
+            default_text="the name of the domain",
+            option="names",
+        ),
+        Setting(
+            "adopt_other_interfaces",
+            bool,
+            False,
+            "Playbook `adopt`: interfaces that are in no network of `bootflow_networks` do not prevent it; they get no port.",
+            option="other_interfaces",
+        ),
+        Setting(
+            "adopt_user",
+            str,
+            help="Playbook `adopt`: user to whom the instances belong.",
+            default_text="who runs the playbook",
+            option="user",
+        ),
     )
 )
 

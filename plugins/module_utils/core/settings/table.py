@@ -29,6 +29,7 @@ from .security_groups import (
     SECURITY_GROUPS,
 )
 from .selection import (
+    ADOPTION,
     AUDIT,
     CONFIRMATION,
     CONSOLE,
@@ -120,6 +121,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     ),
     ("Of a storage host", "Read for each host.", STORAGE),
     ("Hosts and audits", "", (*AUDIT, *HOSTS, *METRICS, *REPORT, *PRECACHE)),
+    ("Adoption of domains", "See [adopt.md](adopt.md).", ADOPTION),
     ("Molecule", "See [molecule.md](molecule.md).", (*MOLECULE, *GUESTS_FILE)),
     ("Service of hosts", "See [service-a-host.md](service-a-host.md).", SERVICE),
     ("What if", "Of the playbook `whatif`, see [whatif.md](whatif.md); it reads the variables of a boot too.", WHATIF),

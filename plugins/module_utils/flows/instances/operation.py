@@ -397,8 +397,10 @@ def check(
     """Check whether the operation may begin with this instance, or continue where a dead run left it.
 
     :arg dead: dead_runs() of it.
-    :raises InstanceIsLocked, InstanceInvalidState, InstanceBusy, ComputeHostNotFound: it may not.
+    :raises InstanceIsLocked, InstanceInvalidState, InstanceIsAdopted, InstanceBusy, ComputeHostNotFound: it may not.
     """
+    if row.spec.get("adopted") and operation.name not in states.ON_ADOPTED:
+        raise adopted_error(operation, row)
     resumed = operation.is_begun(row.task_state)
     busy = row.task_state is not None and row.run_id not in (None, "", tx.run.id, *dead)
     if busy and resumed:
@@ -430,6 +432,13 @@ def check(
 def is_locked(tx: Transaction, row: Instance) -> bool:
     """Whether another user locked the instance."""
     return row.locked_by not in (None, tx.actor)
+
+
+def adopted_error(operation: Operation, row: Instance) -> errors.InstanceIsAdopted:
+    """Return the refusal of an operation that would touch what other software made of the guest."""
+    error = errors.InstanceIsAdopted(method=operation.called, instance=row.display_name)
+    error.details[WHOSE] = row.display_name
+    return error
 
 
 def locked_error(row: Instance) -> errors.InstanceIsLocked:

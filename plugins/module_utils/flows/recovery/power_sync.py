@@ -170,7 +170,8 @@ def sync(
     again = _restarted(reports, known)
     down = nodes.forced_down(tx) if again else set()
     running = _running(tx, rows, {**(others or {}), **reports}) if again else {}
-    differing = list(_differing(rows, reports, again, down, running))
+    apart = _adopted_on(tx, rows, again)
+    differing = list(_differing(rows, reports, again, down, running, apart))
     suspects = {r.uuid: str(r.host) for r, decision in differing if _holds(tx, r, reports, decision)}
     # What this report cannot decide may be theirs.
     waiting = {
@@ -186,7 +187,8 @@ def sync(
     for row in instances.powers(tx, uuids=suspects):
         host = suspects[row.uuid]
         reported = reports[host].power_states.get(row.uuid, NOSTATE)
-        decision = _decide(row, host, reported, host in again, host in down, running.get(row.uuid))
+        runs_again = host in again and row.uuid not in apart
+        decision = _decide(row, host, reported, runs_again, host in down, running.get(row.uuid))
         if not decision.skipped and _holds(tx, row, reports, decision):
             decided.append((row, reported, decision))
     _finish(tx, decided, synced, stops)
@@ -228,14 +230,21 @@ def _decide(row: InstancePower, host: str, reported: int, again: bool, down: boo
     return power_sync.decide(known, host, reported, again, down, runs_on)
 
 
+def _adopted_on(tx: Transaction, rows: t.Iterable[InstancePower], again: t.Collection[str]) -> set[str]:
+    """Return the adopted instances on hosts that restarted: nothing here can define their guests, and libvirt's autostart says which run again."""
+    uuids = [row.uuid for row in rows if str(row.host) in again]
+    return {row.uuid for row in instances.select_live(tx, uuids=uuids) if row.spec.get("adopted")} if uuids else set()
+
+
 def _differing(
     rows: t.Sequence[InstancePower],
     reports: t.Mapping[str, Report],
     again: t.Collection[str],
     down: t.Collection[str],
     running: t.Mapping[str, str],
+    apart: t.Collection[str] = (),
 ) -> t.Iterator[tuple[InstancePower, Decision]]:
-    """Yield the instances for which something follows. Few are different, so that few are locked and read again."""
+    """Yield the instances for which something follows. Few are different, so that few are locked and read again. :arg apart: see _adopted_on()"""
     follows: dict[tuple[str, str | None, int, int, bool, bool, str | None], Decision] = {}
     for row in rows:
         reported = reports[str(row.host)].power_states.get(row.uuid, NOSTATE)
@@ -244,7 +253,7 @@ def _differing(
             row.task_state,
             row.power_state,
             reported,
-            str(row.host) in again,
+            str(row.host) in again and row.uuid not in apart,
             str(row.host) in down,
             running.get(row.uuid) if str(row.host) in again else None,
         )

@@ -14,6 +14,7 @@ import typing as t
 from functools import partial
 from xml.sax.saxutils import escape, quoteattr
 
+from ...core.adopt.description import made_by
 from ...core.disks.local import POOL_STAT
 from ...core.disks.rescue import is_rescue
 from ...core.disks.stores.registry import DEFAULT
@@ -49,7 +50,6 @@ from .metrics import cpu_metrics
 from .pci import pci_passthrough_devices
 from .virt_probe import Verdict, working_virt_type
 
-MAKER = "bootflow.compute"  # as core.guest.platform writes it
 INITIATOR_FILE = "/etc/iscsi/initiatorname.iscsi"
 # QEMU has block drivers with external libraries in separate files; distributions install them in these directories.
 QEMU_MODULES = (
@@ -318,8 +318,7 @@ def _add_other_disks(
 
 def made_by_us(xml: t.Any) -> bool:
     """Return whether the XML has the metadata of an instance and our name as its creator; Nova's own guests have the metadata too."""
-    maker = xml.findtext("sysinfo/system/entry[@name='manufacturer']")
-    return xml.find("metadata/{%s}instance" % NOVA_NAMESPACE) is not None and maker == MAKER
+    return made_by(xml) == "bootflow"
 
 
 def _owner(xml: t.Any) -> dict[str, t.Any]:

@@ -488,6 +488,28 @@ def restore(tx: Transaction, uuid: str, node_id: int, amounts: t.Sequence[int], 
     )
 
 
+def enter(
+    tx: Transaction,
+    uuid: str,
+    node_id: int,
+    amounts: t.Sequence[int],
+    numa: t.Mapping[str, t.Any] | None,
+    devices: t.Iterable[t.Mapping[str, t.Any]],
+) -> None:
+    """Enter the claim of a guest that has these resources already, whatever the limits of the node. The caller has locked the node, and recounts it.
+
+    :arg amounts: memory in MB, disk in GB, vCPUs. :arg numa: the fitted topology. :arg devices: PCI devices, as the host reported them
+    """
+    restore(tx, uuid, node_id, amounts, None)
+    c = claims.c
+    if numa is not None:
+        own_claim = (c.instance_uuid == uuid, c.compute_node_id == node_id, c.kind == BUILD)
+        tx.execute(claims.update().where(*own_claim).values(numa=dict(numa)))
+    common = {"instance_uuid": uuid, "compute_node_id": node_id, "claim_kind": BUILD, "kind": dedicated_resources.PCI}
+    rows = [{**common, "device": device["address"], "detail": {**device, "alias_name": ""}} for device in devices]
+    bulk.insert(tx, device_claims, rows)
+
+
 def correct(tx: Transaction, claim_id: int, amounts: t.Sequence[int]) -> None:
     """Write the amounts of a claim. The caller recounts the node. :arg amounts: memory in MB, disk in GB, vCPUs."""
     memory_mb, disk_gb, vcpus = amounts

@@ -307,6 +307,20 @@ def add(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     _notify_change(tx, {r["uuid"]: (None, None) for r in rows}, new, tx.context.notify_on_state_change)
 
 
+def enter_adopted(tx: Transaction, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    """Enter instances whose guests exist already. The row of an instance that was released is used again, with its history."""
+    c = instances.c
+    condition = (bulk.among(tx, c.uuid, sorted(r["uuid"] for r in rows)), c.deleted != LIVE)
+    before = set(tx.execute(sa.select(c.uuid).where(*condition).with_for_update()).scalars()) if rows else set()
+    empty = {column.name: None for column in c if column.nullable}
+    bulk.insert(tx, instances, [row for row in rows if row["uuid"] not in before])
+    for row in rows:
+        if row["uuid"] in before:
+            tx.execute(instances.update().where(c.uuid == row["uuid"]).values({**empty, **row}))
+    for row in rows:
+        _notify_change(tx, {row["uuid"]: (None, None)}, row, tx.context.notify_on_state_change)
+
+
 def add_disks(tx: Transaction, disks: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> None:
     """Enter the planned disks of instances: uuid -> its disks in order."""
     rows = [

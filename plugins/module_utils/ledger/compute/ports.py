@@ -134,6 +134,38 @@ class Allocator:
             )
         return ids
 
+    def adopt(
+        self,
+        instance_uuid: str,
+        position: int,
+        network: Network,
+        mac_address: str,
+        addresses: t.Iterable[tuple[Subnet, str]],
+    ) -> str:
+        """Plan the port of an interface that a guest has already, with its addresses, whatever the allocation pools. Nothing filters it. Returns its id.
+
+        :raises FixedIpAlreadyInUse: another port has one of the addresses.
+        """
+        port_id = self.tx.new_id()
+        for subnet, address in addresses:
+            if not self._in(subnet).reserve(ipam.address_number(address)):
+                holder = address_holder(self.tx, subnet.id, address) or "Another guest"
+                raise errors.FixedIpAlreadyInUse.held_by(holder, address=address, subnet=subnet.name)
+            self._ip_rows.append({"subnet_id": subnet.id, "ip_address": address, "port_id": port_id})
+        self._port_rows.append(
+            {
+                "id": port_id,
+                "instance_uuid": instance_uuid,
+                "position": position,
+                "network_id": network.id,
+                "mac_address": mac_address,
+                "tag": None,
+                "created_at": self.now,
+                **self._security(port_id, False, None),
+            }
+        )
+        return port_id
+
     def _security(self, port_id: str, enabled: bool, groups: t.Collection[str] | None) -> dict[str, bool]:
         """Plan the groups of a port. Returns the columns of its row. :arg groups: None: the default group, where the port has port security"""
         if groups and enabled:
@@ -324,6 +356,20 @@ def owners_of_macs(tx: Transaction, macs: t.Collection[str]) -> dict[str, str]:
     """Return the MAC addresses in use -> the ids of their ports."""
     query = sa.select(ports.c.mac_address, ports.c.id).where(bulk.among(tx, ports.c.mac_address, sorted(macs)))
     return dict(tx.execute(query).all()) if macs else {}
+
+
+def holders_of_macs(tx: Transaction, macs: t.Collection[str]) -> dict[str, str]:
+    """Return the MAC addresses in use -> in words which port has each."""
+    p, i = ports.c, instances.c
+    query = sa.select(p.mac_address, p.id, p.name, i.display_name).select_from(
+        ports.outerjoin(instances, i.uuid == p.instance_uuid)
+    )
+    rows = tx.execute(query.where(bulk.among(tx, p.mac_address, sorted(macs)))).all() if macs else []
+    return {r.mac_address: _port_words(r.id, r.name, r.display_name) for r in rows}
+
+
+def _port_words(port_id: str, name: str | None, instance: str | None) -> str:
+    return "port %s%s" % (name or port_id, " of instance %s" % instance if instance else "")
 
 
 def address_holder(tx: Transaction, subnet_id: str, address: str) -> str:

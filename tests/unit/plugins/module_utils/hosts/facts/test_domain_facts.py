@@ -15,6 +15,7 @@ import pytest
 from lxml import etree
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.adopt import description
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import platform
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import moves
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.facts import facts
@@ -45,7 +46,7 @@ def test_who_made_a_domain(inside: str, ours: bool) -> None:
 def test_our_own_domains_are_known() -> None:
     """As libvirt gives them back."""
     assert facts.made_by_us(etree.parse(str(DEFINED)).getroot())
-    assert facts.MAKER in pathlib.Path(platform.__file__).read_text()
+    assert description.MAKER in pathlib.Path(platform.__file__).read_text()
 
 
 class Defined:
