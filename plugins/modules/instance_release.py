@@ -13,6 +13,7 @@ version_added: "0.9.0"
 description:
   - Instances that M(bootflow.compute.instance_adopt) adopted leave the ledger. Their claims, ports and addresses are free, their domains stay as they are.
   - Instances that this collection made are refused, C(InstanceNotAdopted).
+  - A host that is forced down is not asked.
   - Either all of the selected instances can be released, or the task fails and none is.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -75,6 +76,10 @@ instances:
     domain:
       description: Name of its domain, which stays.
       type: str
+      returned: always
+    host_down:
+      description: Whether its host is forced down, so that the metadata of its domain stays.
+      type: bool
       returned: always
     error:
       description: Why it was not released, with C(code), C(status), C(message), C(remedy) and C(retryable); null if it was.

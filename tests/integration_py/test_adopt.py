@@ -32,6 +32,7 @@ DEFINITION = """
 def test_a_guest_of_virsh_is_adopted_operated_and_released(flow: Flow, guest_image) -> None:
     host, other = flow.lab.hosts[0], flow.lab.hosts[1]
     flow.boot(entry("ours"), bootflow_hosts=[host.name])  # the network is there by that
+    assert flow.run("heartbeat").returncode == 0
     host.run("mkdir", "-p", FOLDER)
     host.run("cp", str(guest_image), FOLDER + "/plain.qcow2")
     host.run(

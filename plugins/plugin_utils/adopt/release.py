@@ -38,14 +38,21 @@ class Release(Stages):
         known = set(self.action.within_limit(self.action.compute_hosts()))
 
         def read(tx: Transaction) -> list[dict[str, t.Any]]:
-            rows = release.begin(tx, selection, known)
+            rows, down = release.begin(tx, selection, known)
             return [
-                {"name": r.display_name, "uuid": r.uuid, "host": str(r.host), "domain": r.domain_name, "error": None}
+                {
+                    "name": r.display_name,
+                    "uuid": r.uuid,
+                    "host": str(r.host),
+                    "domain": r.domain_name,
+                    "host_down": r.host in down,
+                    "error": None,
+                }
                 for r in rows
             ]
 
         items = self.action.write(read)
-        hosts = [] if self.action.check_mode else sorted({i["host"] for i in items})
+        hosts = [] if self.action.check_mode else sorted({i["host"] for i in items if not i["host_down"]})
         return {"changed": bool(items), "instances": items, "compute": hosts}
 
     def _unmark(self, host: str) -> Result:
@@ -65,8 +72,8 @@ class Release(Stages):
         """Release the instances whose domains have no mark any more. An instance whose host failed stays."""
         items = list(self.items().values())
         if not self.action.check_mode:
-            answers = self.answers("unmark")
-            items = [{**item, "error": answers[item["uuid"]]["error"]} for item in items]
+            answers = self.answers("unmark", {i["uuid"]: i for i in items if not i["host_down"]})
+            items = [{**item, "error": (answers.get(item["uuid"]) or item)["error"]} for item in items]
             uuids = [item["uuid"] for item in items if not item["error"]]
             try:
                 self.action.write(lambda tx: release.finish(tx, uuids))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
-from ...ledger.compute import claims, history, instances, ports, runs
+from ...ledger.compute import claims, history, instances, nodes, ports, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
 from ..instances import operation
@@ -19,15 +19,20 @@ from .adoption import is_adopted
 RELEASE = Operation("release")
 
 
-def begin(tx: Transaction, selection: Selection, known_hosts: t.Collection[str]) -> list[Instance]:
-    """Return the selected instances, which can all be released. Writes nothing of them.
+def begin(
+    tx: Transaction, selection: Selection, known_hosts: t.Collection[str]
+) -> tuple[list[Instance], t.Collection[str]]:
+    """Return (the selected instances, which can all be released; the hosts that are forced down). Writes nothing of them.
+
+    A host that is forced down is not asked, and may be gone for good: the mark of the ledger stays there, and does not prevent another adoption.
 
     :raises InstanceNotAdopted: this collection made one of them. :raises BootflowError: see operation.begin()
     """
     rows = operation.select(tx, selection)
     operation.refuse_unknown(tx, rows, selection, known_hosts)
-    check(tx, rows, known_hosts)
-    return rows
+    down = nodes.forced_down(tx)
+    check(tx, rows, {*known_hosts, *down})
+    return rows, down
 
 
 def check(tx: Transaction, rows: t.Sequence[Instance], known_hosts: t.Collection[str] | None = None) -> None:

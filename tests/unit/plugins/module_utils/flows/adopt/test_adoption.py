@@ -22,6 +22,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
     dedicated_resources,
     history,
     nodes,
+    service_state,
 )
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import NET, World
@@ -81,7 +82,8 @@ def adopt(world: World, *domains: dict[str, t.Any], required: t.Collection[str] 
 def free(world: World, *uuids: str) -> None:
     with world.ledger.write() as tx:
         work = tx.for_run(world.context("r"))
-        assert {r.uuid for r in release.begin(work, Selection(uuids=uuids), {"h1"})} == set(uuids)
+        rows, down = release.begin(work, Selection(uuids=uuids), {"h1"})
+        assert {r.uuid for r in rows} == set(uuids) and not down
         release.finish(work, uuids)
 
 
@@ -203,3 +205,14 @@ def test_who_cannot_release(host: World) -> None:
         with pytest.raises(errors.InstanceIsLocked):
             release.begin(work, Selection(uuids=[UUID]), {"h1"})
     assert host.state(UUID) == ("active", None, "h1")
+
+
+def test_a_host_that_is_gone_keeps_nothing_in_the_ledger(host: World) -> None:
+    adopt(host, DOMAIN)
+    with host.ledger.write() as tx:
+        work = tx.for_run(host.context())
+        service_state.set_state(work, ["h1"], "forced_down", "it burnt")
+        rows, down = release.begin(work, Selection(uuids=[UUID]), ())
+        assert [r.uuid for r in rows] == [UUID] and down == {"h1"}
+        release.finish(work, [UUID])
+    assert host.used("h1") == (0, 0, 0, 0)
