@@ -19,6 +19,8 @@ description:
     An existing instance that matches the request stays unchanged; its metadata, description and tags change in place. One that a dead run left half-built
     is taken over, and one in error that never had a host gives its name to a corrected request.
   - A request that changes nothing is reported at once, as M(bootflow.compute.boot_report) does, whose fields the result has, too.
+  - >-
+    With the variable C(bootflow_plan) the boot takes the instances that the plan in this file holds, if nothing differs from it.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
   - bootflow.compute.attributes

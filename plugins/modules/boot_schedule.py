@@ -28,7 +28,8 @@ extends_documentation_fragment:
   - bootflow.compute.volume_scheduler
   - bootflow.compute.shared.schedule
 attributes:
-  check_mode: {support: full, details: Prints and returns the plan; the transaction is rolled back.}
+  check_mode: {support: full, details: "Prints and returns the plan; the transaction is rolled back. The variable C(bootflow_plan_out) has
+    the plan written to a file, and its places held."}
   diff_mode: {support: full}
 options:
   phase:
@@ -155,6 +156,10 @@ plan:
     error: {description: "The error, if no host would be found, else null.", type: dict}
     xml: {description: "The domain, if there is a host, else null.", type: str}
     volumes: {description: "The volumes, each with C(id), C(name), C(size), C(device), C(pool_host), C(new) and C(error).", type: list, elements: dict}
+plan_file:
+  description: The file of the plan, with C(id), C(file), C(hash) and C(expires).
+  type: dict
+  returned: in check mode, if bootflow_plan_out is set and everything fits
 failed_items:
   {description: ["What failed, each item with C(name), C(id), C(host), C(state),
     C(error) (its error, if one is known) and C(tried) (the errors of earlier attempts).", Missing if the task failed as a whole.],

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..core.plans.plan_states import HELD
 from .capacity import day_of
 from .compute.instances import LIVE
 from .database import Ledger
@@ -19,6 +20,7 @@ from .db.sqlalchemy_import import sa
 from .db.transaction import Transaction
 from .schema.backup_tables import instance_backups
 from .schema.image_tables import image_places, images
+from .schema.plan_tables import plans
 from .schema.tables import (
     capacity_days,
     instances,
@@ -101,6 +103,7 @@ def plan(tx: Transaction, before: float) -> dict[str, int]:
     counts["images"] = _count(tx, images, *_old_images(before))
     counts["instance_backups"] = _count(tx, instance_backups, *_old_backups(before))
     counts["runs"] = _count(tx, runs, *_old_runs(before))
+    counts["plans"] = _count(tx, plans, *_old_plans(before))
     counts["capacity_days"] = _count(tx, capacity_days, capacity_days.c.day < day_of(before))
     return {name: count for name, count in counts.items() if count}
 
@@ -121,6 +124,7 @@ def purge(ledger: Ledger, before: float, batch: int = BATCH) -> dict[str, int]:
         (_images, ROWS),
         (_backups, ROWS),
         (_runs, ROWS),
+        (_plans, ROWS),
         (_capacity_days, ROWS),
     ]
     for step, size in steps:
@@ -282,6 +286,14 @@ def _backups(tx: Transaction, before: float, size: int) -> dict[str, int]:
 
 def _runs(tx: Transaction, before: float, size: int) -> dict[str, int]:
     return _by_key(tx, runs, runs.c.id, sa.select(runs.c.id).where(*_old_runs(before)), size)
+
+
+def _old_plans(before: float) -> list[Condition]:
+    return [plans.c.state != HELD, plans.c.changed_at < before]
+
+
+def _plans(tx: Transaction, before: float, size: int) -> dict[str, int]:
+    return _by_key(tx, plans, plans.c.id, sa.select(plans.c.id).where(*_old_plans(before)), size)
 
 
 def _capacity_days(tx: Transaction, before: float, size: int) -> dict[str, int]:

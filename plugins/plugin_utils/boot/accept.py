@@ -11,11 +11,13 @@ import typing as t
 from ...module_utils.core import errors
 from ...module_utils.core.reading.nearest import suggestion
 from ...module_utils.core.request.guest_data import GuestSecrets
+from ...module_utils.core.settings.plans import PLANS
 from ...module_utils.core.settings.run import PLAYBOOKS, RUN
 from ...module_utils.flows.boot import accept
 from ...module_utils.ledger.compute import before_boot, instances
 from ...module_utils.ledger.database import Ledger
 from ...module_utils.ledger.db.transaction import Transaction
+from ...module_utils.ledger.plans import plans
 from ...module_utils.ledger.storage import attachments, backends
 from ..builds import kept_guest_data
 from ..run import host_settings, inventory_hosts, tables
@@ -36,6 +38,7 @@ from .request_warnings import warn_of_names, warn_of_user_data
 
 if t.TYPE_CHECKING:
     from ...module_utils.flows.recovery import leases
+    from ..plans.chosen import Chosen
 
 Result = t.Dict[str, t.Any]  # of a task
 
@@ -67,6 +70,7 @@ class BootAccept:
         warn_of_user_data(self.action, self.request)
         self.accept_options = boot_volume_settings.accept_options(self.action, self.request)
         ledger = self.action.rehearsal_ledger() if self.action.check_mode else self.action.open_ledger()
+        self._choose_plan(ledger)
         makes_volumes = boot_volume_settings.makes_volumes(self.request.requests)
         configurations = volume_settings.configurations(self.action) if makes_volumes else None
         accepted, stale = (self._rehearse if self.action.check_mode else self._accept)(ledger, configurations)
@@ -106,6 +110,15 @@ class BootAccept:
         scheduler_settings.check(self.action)
         return request
 
+    def _choose_plan(self, ledger: Ledger) -> None:
+        """Find the plan that is used, and check that it would still do. :raises BootflowError: it would not"""
+        self.plan: Chosen | None = None
+        settings = host_settings.values(self.action, PLANS)
+        if settings.plan is not None or settings.plan_out is not None:
+            from ..plans import boot_plans  # of few runs
+
+            self.plan = boot_plans.checked(self.action, ledger, self.hosts)
+
     # --- the ledger -----------------------------------------------------------------------------------------------------
 
     def _rehearse(
@@ -117,7 +130,11 @@ class BootAccept:
                 backends.configure(tx, configurations)
             if self.options["follow_file"]:
                 self._rehearse_deletions(tx)
+            if plans.any_expired(tx):
+                self._rehearse_expiry(tx)
             accepted, stale, _due = self._write(tx)
+            if host_settings.values(self.action, PLANS).plan_out is not None:
+                self._check_holdable(tx, accepted)
         return accepted, stale
 
     def _accept(
@@ -141,7 +158,7 @@ class BootAccept:
 
     def _write(self, tx: Transaction) -> tuple[accept.Accepted, list[str], bool]:
         """Accept the request. Returns also the hosts that are to report, and whether dead runs left work."""
-        accepted = accept.accept(tx, self.request.requests, self.accept_options)
+        accepted = self._accepted(tx)
         if not accepted.builds:
             return accepted, [], False
         self._check_group()
@@ -152,7 +169,16 @@ class BootAccept:
         if boot_volume_settings.uses_volumes(self.request.requests):
             inventory_hosts.in_inventory(self.action, attachments.storage_hosts(tx, accepted.created))
         before = self._look(tx)
+        if self.plan is not None:  # its hosts have reported, and no other is needed
+            return accepted, [], before.left_work
         return accepted, self._add_hosts_of_resumed(tx, accepted, before.ask(self.hosts)), before.left_work
+
+    def _accepted(self, tx: Transaction) -> accept.Accepted:
+        if self.plan is None:
+            return accept.accept(tx, self.request.requests, self.accept_options)
+        from ...module_utils.flows.plans import held  # of few runs
+
+        return held.use(tx, self.plan.plan, self.plan.file, self.request.requests, self.accept_options)
 
     def _check_group(self) -> None:
         """:raises InvalidInput: the inventory has no compute host, by which group it should."""
@@ -205,6 +231,17 @@ class BootAccept:
         from ..settings import apply_plan  # with all that moves instances
 
         apply_plan.rehearse_deletions(self.action, tx)
+
+    def _rehearse_expiry(self, tx: Transaction) -> None:
+        from ...module_utils.flows.plans import held  # of few runs
+
+        held.expire(tx)
+
+    @staticmethod
+    def _check_holdable(tx: Transaction, accepted: accept.Accepted) -> None:
+        from ...module_utils.flows.plans import held  # of few runs
+
+        held.check_holdable(tx, accepted)
 
     def _stale_storage(self, ledger: Ledger) -> list[str]:
         hosts = storage_settings.storage_hosts(self.action)

@@ -24,6 +24,7 @@ from ..run import host_settings
 from ..run.firewall import filter_handover
 from ..run.ledger_action import LedgerAction
 from ..run.stage_results import CONTROLLER, StageResults
+from ..scheduling import boot_fleet
 from ..settings import host_reports, scheduler_settings, storage_settings
 
 Result = t.Dict[str, t.Any]  # of a task
@@ -176,22 +177,5 @@ class BootSchedule:
         inventory = set(self.action.task_vars.get("groups", {}).get("all", []))
         return self.action.within_limit([h for h in hosts if h in inventory])
 
-    # --- the fleet ----------------------------------------------------------------------------------------------------
-
     def _fleet_reader(self) -> t.Callable[..., Fleet]:
-        """Return a function that reads the hosts of the inventory in a transaction, for the needs of the scheduler."""
-        hosts = self.action.hosts_to_use()
-        silent = {host: error["message"] for host, error in host_reports.silences(self.action).items()}
-        aggregates, host_vars = (
-            scheduler_settings.aggregates_of(self.action),
-            scheduler_settings.vars_for_filters(self.action),
-        )
-
-        def read(
-            tx: Transaction,
-            needs: fleet.Needs,
-            configurations: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
-        ) -> Fleet:
-            return fleet.read(tx, hosts, aggregates, host_vars, needs, configurations, silent)
-
-        return read
+        return boot_fleet.reader(self.action, self.action.hosts_to_use())

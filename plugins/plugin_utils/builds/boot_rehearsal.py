@@ -12,20 +12,27 @@ from dataclasses import dataclass, replace
 
 from ...module_utils.core import errors
 from ...module_utils.core.networks.network import Network
+from ...module_utils.core.plans.plan_states import BOOT
 from ...module_utils.core.scheduler import explain
 from ...module_utils.core.scheduler.columns import Fleet
 from ...module_utils.core.scheduler.placement import Selection
 from ...module_utils.core.settings.hosts import HOST
+from ...module_utils.core.settings.plans import PLANS
 from ...module_utils.flows.attachments import life
 from ...module_utils.flows.boot import accept, builds, failure, schedule
 from ...module_utils.flows.instances.operation import some
+from ...module_utils.flows.plans import held
 from ...module_utils.flows.volumes import schedule as volume_scheduling
 from ...module_utils.ledger.compute import fleet, instances, ports
 from ...module_utils.ledger.compute.instances import Instance
+from ...module_utils.ledger.database import Ledger
+from ...module_utils.ledger.db.this_run import Context
 from ...module_utils.ledger.db.transaction import Transaction
+from ...module_utils.ledger.plans import plans
 from ...module_utils.ledger.storage import backends
 from ...module_utils.ledger.storage.volumes import VolumeRow
-from ..run import host_variables, tables
+from ..plans import boot_plans, chosen
+from ..run import host_settings, host_variables, tables
 from ..run.firewall import port_filters
 from ..run.ledger_action import LedgerAction
 from ..run.results import outcome, unfit
@@ -85,18 +92,39 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
     connectors = attached_volumes.connectors_of(
         action.task_vars["hostvars"], action.compute_hosts() if uses_volumes else ()
     )
-    with ledger.rehearse() as tx:
+    writing = _writing(action, uses_volumes)
+    used = chosen.of_run(action, ledger, BOOT) if chosen.is_set(action) else None
+
+    def rehearse(tx: Transaction) -> _Rehearsed | None:
         if makes_volumes:
             backends.configure(tx, stored)
             storage_reports.rehearse(tx, from_storage)
-        host_reports.rehearse(tx, reports, configurations)
+        if writing is None:
+            host_reports.rehearse(tx, reports, configurations)
+        if plans.any_expired(tx):
+            held.expire(tx)
         if action.options["follow_file"]:
             apply_plan.rehearse_resizes(action, tx, request.catalogue, read_fleet)
             apply_plan.rehearse_deletions(action, tx)
-        accepted = accept.accept(tx, request.requests, options)
+        if used is not None:
+            accepted = held.use(tx, used.plan, used.file, request.requests, options)
+        else:
+            accepted = accept.accept(tx, request.requests, options)
         if not accepted.builds:
-            return {"changed": False, "compute": [], "plan": [], "msg": "Nothing has to be built."}
+            return None
         rehearsal = _rehearse(action, tx, accepted, read_fleet, connectors, makes_volumes)
+        if writing is not None:
+            if any(row.uuid not in rehearsal.placed for row in rehearsal.rows):
+                raise _Unfit(rehearsal)
+            writing.hold(tx, request.requests, accepted, list(rehearsal.placed.values()), ledger.id)
+        return rehearsal
+
+    rehearsal = (
+        _written(ledger, reports, configurations, rehearse) if writing is not None else ledger.rehearsal(rehearse)
+    )
+    if rehearsal is None:
+        return {"changed": False, "compute": [], "plan": [], "msg": "Nothing has to be built."}
+    plan_file = writing.write(ledger) if writing is not None and writing.plan is not None else None
     host_reports.warn_of_placements(action, rehearsal.result.emulated)
     plan = _plans(rehearsal)
     diffs = _diffs([p for p in plan if p["xml"]])
@@ -104,7 +132,7 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
     # What applies a file prints the plan itself, and fails where it does not fit.
     follows = action.options["follow_file"]
     if action.options["print_table"] and not follows:
-        tables.show(action._display, ["Plan (nothing is touched):", *lines])
+        tables.show(action._display, [_title(writing, used), *lines])
     answer: dict[str, t.Any] = {
         "changed": True,
         "compute": [],
@@ -114,10 +142,53 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
     if follows:
         apply_plan.leave_boots(action, plan)
         return answer
+    if plan_file is not None:
+        answer["plan_file"] = plan_file
     items = [errors.failed_item(p["name"], p["uuid"], {**p["error"], "remedy": ""}) for p in plan if p["error"]]
     message = unfit(len(items), len(plan), [p for p in plan if p["error"]])
     failed = errors.BootFailed(items, len(plan), message=message, remedy=REMEDY)
     return outcome(failed, reasons=not action.options["print_table"], **answer)
+
+
+class _Unfit(errors.BootflowError):
+    """The instances of a plan do not fit: the transaction is rolled back."""
+
+    def __init__(self, rehearsal: _Rehearsed):
+        super().__init__(message="it does not fit")
+        self.rehearsal = rehearsal
+
+
+def _writing(action: LedgerAction, uses_volumes: bool) -> boot_plans.Writing | None:
+    """Return the plan that is to be written; None: none is. :raises PlanNotPossible: the request has volumes"""
+    path = host_settings.values(action, PLANS).plan_out
+    if path is None:
+        return None
+    if action.options["follow_file"]:
+        chosen.refuse(action, "apply")
+    return boot_plans.Writing(action, path, uses_volumes)
+
+
+def _written(
+    ledger: Ledger,
+    reports: t.Mapping[str, t.Mapping[str, t.Any]],
+    configurations: t.Mapping[str, t.Mapping[str, t.Any]],
+    rehearse: t.Callable[[Transaction], _Rehearsed | None],
+) -> _Rehearsed | None:
+    """Write the reports of hosts, then what the plan holds. Where it does not fit, it holds nothing."""
+    ledger.transact(host_reports.rehearse, reports, configurations)
+    quiet = ledger.for_run(replace(t.cast(Context, ledger.context), count_failed_builds=False))
+    try:
+        return quiet.transact(rehearse, collisions=3)
+    except _Unfit as e:
+        return e.rehearsal
+
+
+def _title(writing: boot_plans.Writing | None, used: chosen.Chosen | None) -> str:
+    if writing is not None and writing.plan is not None:
+        return writing.line()
+    if used is not None:
+        return "The plan %s would still do:" % used.plan["id"]
+    return "Plan (nothing is touched):"
 
 
 def _rehearse(

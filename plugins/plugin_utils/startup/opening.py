@@ -11,12 +11,14 @@ import typing as t
 
 from ...module_utils.core import errors
 from ...module_utils.core.reading.problems import Problems
+from ...module_utils.core.settings.plans import PLANS
 from ...module_utils.core.settings.run import PLAYBOOKS
 from ...module_utils.flows.recovery import dead_runs
 from ...module_utils.ledger.db import clocks, commits, sqlite_file
 from ...module_utils.ledger.db.address import sqlite_path
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.migrations import runner
+from ...module_utils.ledger.plans import plans
 from ...module_utils.ledger.schema.identity import ledger_id
 from ...module_utils.ledger.storage import attachments
 from ..run import host_settings, tables
@@ -38,6 +40,7 @@ class _LedgerState(t.NamedTuple):
     held: frozenset[str] = frozenset()  # hosts that have to report before anything begins
     id: str | None = None
     ahead: float = 0.0  # see clocks.ahead()
+    expired_plans: bool = False  # plans whose time is over still hold their places
 
 
 def _read_state(tx: Transaction, url: str) -> _LedgerState:
@@ -48,7 +51,14 @@ def _read_state(tx: Transaction, url: str) -> _LedgerState:
     complete = runner.check_complete(tx, url)
     held = dead_runs.hosts_to_ask(tx).union(attachments.hosts_to_clean_first(tx))
     return _LedgerState(
-        todo, runner.HEAD, complete, complete and commits.any_old(tx), frozenset(held), ledger_id(tx), ahead
+        todo,
+        runner.HEAD,
+        complete,
+        complete and commits.any_old(tx),
+        frozenset(held),
+        ledger_id(tx),
+        ahead,
+        plans.any_expired(tx),
     )
 
 
@@ -60,6 +70,12 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
     """
     _check_settings(action)
     action.ports.remember_database(action.options["ledger_url"])
+    plan_settings = host_settings.values(action, PLANS)
+    with_plan = plan_settings.plan is not None or plan_settings.plan_out is not None
+    if with_plan:
+        from ..plans import chosen  # of few runs
+
+        chosen.begin(action)
     shown = str(action.options["ledger_url"])
     before = its_id = None
     ask: list[str] = []
@@ -72,7 +88,7 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
         # Not patient: the first task of every playbook reports at once if the server does not answer.
         ledger = action.open_ledger(create=not action.check_mode, check_revision=False, patient=False)
     except errors.LedgerMissing:
-        if not action.check_mode:
+        if not action.check_mode or with_plan:
             raise
         todo = runner.plan_of_new()
     else:
@@ -84,10 +100,18 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
                 applied = ledger.migrate()
                 todo = [step for step in todo if step["revision"] in applied]
                 state = ledger.inspect(_read_state, shown)
+            if state.expired_plans:
+                from ...module_utils.flows.plans import held as held_plans  # of few runs
+
+                ledger.transact(held_plans.expire)
+                state = ledger.inspect(_read_state, shown)
             _of_file(action, sqlite_file.keep_reserve)
             if state.old_marks:
                 ledger.transact(commits.forget_old)
             ask = [host for host in action.within_limit(action.compute_hosts()) if host in state.held]
+        if plan_settings.plan is not None:
+            of_plan = chosen.hosts_to_ask(action, ledger)
+            ask += [host for host in of_plan if host not in ask]
         if not (action.check_mode and todo):
             its_id = state.id
         ledger.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .base import Forbidden, InvalidInput, NotFound
+from .base import Conflict, Forbidden, InvalidInput, NotFound
 
 
 class MalformedRequestBody(InvalidInput):
@@ -144,3 +144,102 @@ class InvalidParameterValue(InvalidInput):
     """A value does not suit its parameter."""
 
     msg_fmt = "%(err)s"
+
+
+# --- plans that hold places -------------------------------------------------------------------------------------------
+
+
+class PlanRefused(Conflict):
+    """A plan is not done, as something is not as it was planned. Nothing was touched."""
+
+
+class PlanUnreadable(InvalidInput):
+    """The file of bootflow_plan does not have a plan."""
+
+    msg_fmt = "%(file)s is not a plan: %(reason)s"
+    remedy = "Name a file that the same playbook wrote with --check and bootflow_plan_out."
+
+
+class PlanNotWritable(InvalidInput):
+    """The file of bootflow_plan_out cannot be written. Nothing is held."""
+
+    msg_fmt = "The plan cannot be written to %(file)s: %(reason)s"
+    remedy = "Name a new file in a folder that exists."
+
+
+class PlanAltered(PlanRefused):
+    """The content of a plan's file is not the one that was planned: its hash is another one."""
+
+    msg_fmt = "The plan in %(file)s was altered: its hash is not the one over its content, or not the one in the ledger"
+    remedy = "Restore the file as it was written, or discard the plan and make another one."
+
+
+class PlanNotFound(NotFound):
+    """The ledger has no such plan, or not any more since a purge."""
+
+    msg_fmt = "The ledger has no plan %(plan)s"
+    remedy = "Run bootflow.compute.plans for a list. Otherwise make another plan."
+
+
+class PlanExpired(PlanRefused):
+    """The time of a plan is over, and its places are free again."""
+
+    msg_fmt = "The plan %(plan)s expired at %(moment)s"
+    remedy = "Make another plan. bootflow_plan_ttl says how long a plan holds its places."
+
+
+class PlanUsed(PlanRefused):
+    """A plan is used once."""
+
+    msg_fmt = "The plan %(plan)s was used by run %(run)s at %(moment)s"
+    remedy = "If that run ended too early, run the same playbook without bootflow_plan: it continues with the same instances."
+
+
+class PlanDiscarded(PlanRefused):
+    """The plan was given up."""
+
+    msg_fmt = "The plan %(plan)s was discarded at %(moment)s"
+    remedy = "Make another plan."
+
+
+class PlanOfAnotherLedger(PlanRefused):
+    """The plan holds places in another ledger than the one that the run opened."""
+
+    msg_fmt = "The plan in %(file)s is of the ledger %(of)s, not of %(ledger_id)s"
+    remedy = "Set bootflow_ledger_url as it was when the plan was made."
+
+
+class PlanOfAnotherPlaybook(PlanRefused):
+    """The plan is of another playbook."""
+
+    msg_fmt = "The plan in %(file)s is of the playbook %(kind)s, not of %(playbook)s"
+    remedy = "Run the playbook that the plan is of."
+
+
+class PlanRequestDiffers(PlanRefused):
+    """The request is not the one that was planned."""
+
+    msg_fmt = "The request is not the one of plan %(plan)s: %(reason)s"
+    remedy = "Restore the request, or discard the plan and make another one."
+
+
+class PlanOutdated(PlanRefused):
+    """Hosts or instances of the plan have changed so that it cannot be done any more. Its places stay held."""
+
+    msg_fmt = "The plan %(plan)s cannot be done any more: %(reason)s"
+    remedy = (
+        "Fix the cause, or discard the plan (bootflow.compute.plans with bootflow_plan_discard) and make another one."
+    )
+
+
+class PlanNotPossible(PlanRefused):
+    """No plan of this can hold places."""
+
+    msg_fmt = "No plan that holds places can be made: %(reason)s"
+
+
+class PlanNotTaken(InvalidInput):
+    """The playbook neither writes plans nor uses any."""
+
+    msg_fmt = "%(playbook)s neither writes nor uses plans, and bootflow_%(variable)s is set"
+    remedy = "Leave it out. The playbook bootflow.compute.boot writes and uses plans (docs/plans.md)."

@@ -14,8 +14,7 @@ from ..reading.setting import PREFIX
 VARIABLES = frozenset(
     PREFIX + name
     for name in (
-        "actor", "admin_password", "admin_password_dir", "adopt_all", "adopt_domains", "adopt_names",
-        "adopt_other_interfaces", "adopt_user", "aggregate_image_properties_isolation_namespace",
+        "actor", "admin_password", "admin_password_dir", "aggregate_image_properties_isolation_namespace",
         "aggregate_image_properties_isolation_separator", "aggregates", "all", "allow_availability_zone_fallback",
         "allow_duplicate_networks", "allow_forced_host", "allow_other_owners", "allow_resize_to_same_host",
         "allow_zero_disk_flavor", "apply_allow", "attachments", "audit_hosts", "audit_remove_orphans",
@@ -50,21 +49,21 @@ VARIABLES = frozenset(
         "molecule_guests_file", "molecule_inventory", "molecule_private_key_file", "molecule_run", "molecule_user",
         "molecule_via", "molecule_wait", "names", "networks", "no_snapshot_gb_quota",
         "non_inheritable_image_properties", "notify_on_state_change", "num_pcie_ports", "operation", "pci_alias",
-        "pci_device_spec", "periodic_fuzzy_delay", "physical_interface_mappings", "port_ids", "port_names", "ports",
-        "precache_images", "print_table", "project", "prune", "prune_max", "quotas", "ram_allocation_ratio", "rbd_keys",
-        "reboot_type", "rebuild_image", "reclaim_instance_interval", "remove_unused_base_images",
-        "remove_unused_networks", "remove_unused_original_minimum_age_seconds", "report_days", "report_file",
-        "report_flavors", "report_limit", "report_n_plus_1", "report_run", "report_timeout", "rescue_image_ref",
-        "rescue_password", "reservation_ids", "reserved_disk_gb", "reserved_huge_pages", "reserved_memory_mb",
-        "reserved_vcpus", "reset_state", "resize_confirm_window", "resize_flavor",
-        "restrict_isolated_hosts_to_isolated_images", "resume_guests_state_on_host_boot", "revert_backup",
-        "revert_image", "rng_dev_path", "scheduler_hint_names", "schema_dirs", "security_group_ids",
-        "security_group_names", "security_group_rule_ids", "security_group_rules", "security_groups", "server_groups",
-        "service_at_once", "service_down_time", "service_host_time", "service_hosts", "service_name",
-        "service_report_timeout", "service_restart", "service_return", "service_role", "service_tasks",
-        "service_tasks_timeout", "service_window", "service_zone_at_once", "shelved_offload_time", "shipped_images",
-        "shuffle_best_same_weighed_hosts", "shutdown_timeout", "snapshot_compression", "snapshot_image_format",
-        "snapshot_name", "snapshot_properties", "snapshot_store", "snapshots", "ssh_host_keys",
+        "pci_device_spec", "periodic_fuzzy_delay", "physical_interface_mappings", "plan", "plan_discard", "plan_out",
+        "plan_ttl", "port_ids", "port_names", "ports", "precache_images", "print_table", "project", "prune",
+        "prune_max", "quotas", "ram_allocation_ratio", "rbd_keys", "reboot_type", "rebuild_image",
+        "reclaim_instance_interval", "remove_unused_base_images", "remove_unused_networks",
+        "remove_unused_original_minimum_age_seconds", "report_days", "report_file", "report_flavors", "report_limit",
+        "report_n_plus_1", "report_run", "report_timeout", "rescue_image_ref", "rescue_password", "reservation_ids",
+        "reserved_disk_gb", "reserved_huge_pages", "reserved_memory_mb", "reserved_vcpus", "reset_state",
+        "resize_confirm_window", "resize_flavor", "restrict_isolated_hosts_to_isolated_images",
+        "resume_guests_state_on_host_boot", "revert_backup", "revert_image", "rng_dev_path", "scheduler_hint_names",
+        "schema_dirs", "security_group_ids", "security_group_names", "security_group_rule_ids", "security_group_rules",
+        "security_groups", "server_groups", "service_at_once", "service_down_time", "service_host_time",
+        "service_hosts", "service_name", "service_report_timeout", "service_restart", "service_return", "service_role",
+        "service_tasks", "service_tasks_timeout", "service_window", "service_zone_at_once", "shelved_offload_time",
+        "shipped_images", "shuffle_best_same_weighed_hosts", "shutdown_timeout", "snapshot_compression",
+        "snapshot_image_format", "snapshot_name", "snapshot_properties", "snapshot_store", "snapshots", "ssh_host_keys",
         "storage_availability_zone", "storage_backends", "storage_group", "storage_ip", "storage_wipe_devices",
         "unlock_override", "unshelve_availability_zone", "unshelve_host", "unshelve_unpin", "user_data_dir", "uuids",
         "vendor_data", "vif_plugging_is_fatal", "vif_plugging_timeout", "virt_type", "vmdk_allowed_types",
@@ -85,11 +84,11 @@ VARIABLES = frozenset(
 RESULTS = frozenset(
     PREFIX + name
     for name in (
-        "admin_passwords", "adopted", "applied", "apply_begun", "apply_followed", "apply_resized", "audited", "booted",
+        "admin_passwords", "applied", "apply_begun", "apply_followed", "apply_resized", "audited", "booted",
         "confirmed", "drain_begun", "drain_moved", "drained", "filtered", "filters_alone", "filters_needed", "go_on",
         "history", "hosts_listed", "image_cache", "image_hosts",
-        "image_lacking", "listed", "live_again_needed", "live_needed", "live_round", "needed", "next", "report_needed",
-        "released", "report_phase", "round", "round_needed", "service_host", "serviced", "shown", "volumes_listed", "watched", "whatif",
+        "image_lacking", "listed", "live_again_needed", "live_needed", "live_round", "needed", "next", "plans_listed", "report_needed",
+        "report_phase", "round", "round_needed", "service_host", "serviced", "shown", "volumes_listed", "watched", "whatif",
     )
 )  # fmt: skip
 

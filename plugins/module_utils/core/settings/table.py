@@ -17,6 +17,7 @@ from .images import IMAGE_DELETION, IMAGE_EXPORT, IMAGE_SELECTION, IMAGE_STORES,
 from .live import LIVE_MIGRATION, LIVE_TARGET
 from .molecule import GUESTS_FILE, MOLECULE
 from .names import strangers
+from .plans import PLAN_DISCARD, PLANS
 from .ports import PORT_DELETION, PORT_SELECTION, PORTS
 from .request import REQUEST, SHIPPED_IMAGES
 from .run import GUEST_DATA, INIT, LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS, WATCH, WATCHED
@@ -69,6 +70,11 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
         "A fleet that follows its file",
         "Of the playbook `apply`, see [apply.md](apply.md); it reads the variables of a boot too.",
         (*APPLY, *FOLLOW),
+    ),
+    (
+        "Plans that hold places",
+        "See [plans.md](plans.md).",
+        (*PLANS, *PLAN_DISCARD),
     ),
     (
         "The ledger and the run",

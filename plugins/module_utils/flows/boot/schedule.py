@@ -245,6 +245,53 @@ def _select(
     return selections_of_rows
 
 
+def refusals_on(
+    tx: Transaction,
+    rows: t.Sequence[Instance],
+    places: t.Mapping[str, str],
+    read_fleet: t.Callable[[Transaction, Needs], Fleet],
+    options: SchedulerOptions,
+) -> dict[str, errors.BootflowError]:
+    """Place these waiting instances of this run on given hosts, by all filters and claims. Returns host -> its first refusal.
+
+    :arg places: uuid -> host. :arg read_fleet: reads no other hosts.
+    """
+    refused: dict[str, errors.BootflowError] = {}
+    grouped: t.Collection[str] = ()
+    if tx.filters_ports or any(_may_have_groups(r.spec) for r in rows):
+        from ...ledger.networks import security_groups
+
+        grouped = security_groups.instances_with_own(tx, [r.uuid for r in rows])
+    fleet = read_fleet(tx, needs_of([r.spec for r in _one_of_each(rows)], options))
+    hosts = sorted(set(places.values()))
+    by_host: dict[str, list[Instance]] = {}
+    for row in rows:
+        by_host.setdefault(places[row.uuid], []).append(row)
+    for host, on_host in sorted(by_host.items()):
+        others = tuple(h for h in hosts if h != host)
+        for together in _place_together(tx, on_host, {}):
+            members = groups.load(tx, {r.server_group_id for r in together.rows if r.server_group_id}, lock=True)
+            try:
+                selected = _select(
+                    replace(together, ignore_hosts=(*together.ignore_hosts, *others)), fleet, options, members, grouped
+                )
+            except errors.BootflowError as e:
+                refused.setdefault(host, e)
+                continue
+            outcomes = claims.claim(tx, [s.claim for s in selected], None, fleet.machines)
+            placements: list[dict[str, t.Any]] = []
+            for uuid, outcome in outcomes.items():
+                if isinstance(outcome, errors.BootflowError):
+                    refused.setdefault(host, outcome)
+                    continue
+                limits = dict(outcome.limits)
+                placements.append(
+                    {"uuid": uuid, "host": outcome.host, "node": outcome.node, "limits": limits, "retry": None}
+                )
+            instances.place(tx, placements)
+    return refused
+
+
 def _may_have_groups(spec: t.Mapping[str, t.Any]) -> bool:
     """Whether ports of the instance may have security groups, whatever hosts do now: it names groups, or ports that have theirs."""
     return bool(spec.get("security_groups")) or any(n.get("port") is not None for n in spec["networks"])

@@ -162,12 +162,12 @@ def strangers_error(hosts: t.Sequence[str]) -> errors.ComputeHostNotFound:
     )
 
 
-def withdraw(tx: Transaction, rows: t.Sequence[Instance]) -> None:
-    """Delete instances at once that no host and no volume has anything of."""
+def withdraw(tx: Transaction, rows: t.Sequence[Instance], claimed: t.Sequence[str] = ()) -> None:
+    """Delete instances at once that no host and no volume has anything of. :arg claimed: instances whose claims end"""
     if not rows:
         return
     operation.enter(tx, DELETE, rows)
-    _end(tx, rows)
+    _end(tx, rows, claimed)
 
 
 def rehearse(tx: Transaction, uuids: t.Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from ...core.instances import states
 from ...ledger.compute import instances, nodes, runs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
+from ...ledger.plans import plans
 from ...ledger.storage import attachments, volumes
 from ..boot import failure
 from . import volume_leases
@@ -34,10 +35,14 @@ def expire(tx: Transaction, asked: t.Collection[str] = ()) -> Expired:
 
     Such an instance ends in ERROR with a fault that names the run. Its claim and addresses are released when its host has
     been cleaned (cleanups), which the boot does before scheduling. Volumes that such a run was creating, attaching or
-    detaching are released too.
+    detaching are released too. Plans whose time is over give back their places.
 
     :arg asked: hosts that this run can ask. Their builds may have ended, and wait for their reports.
     """
+    if plans.any_expired(tx):
+        from ..plans import held  # of few runs
+
+        held.expire(tx)
     expired_builds = {r.uuid: r for r in builds(tx)}
     to_ask = {r.host for r in expired_builds.values() if r.host in asked and r.host is not None}
     died = {r.uuid: r.run_id for r in expired_builds.values() if r.host not in to_ask}

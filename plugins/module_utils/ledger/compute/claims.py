@@ -412,6 +412,14 @@ def _release(tx: Transaction, uuids: t.Collection[str], chosen: t.Callable[[str,
     return int(released)
 
 
+def of_instances(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, int]]:
+    """uuid -> {memory_mb, disk_gb, vcpus} of its claim for its build."""
+    c = claims.c
+    query = sa.select(c.instance_uuid, c.memory_mb, c.disk_gb, c.vcpus)
+    rows = tx.execute(query.where(bulk.among(tx, c.instance_uuid, uuids), c.kind == BUILD))
+    return {r.instance_uuid: {"memory_mb": r.memory_mb, "disk_gb": r.disk_gb, "vcpus": r.vcpus} for r in rows}
+
+
 def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, Claimed]:
     """uuid -> its claimed {numa: the fitted topology or None, pci: [device], disks: [disk]}, as plain data.
 

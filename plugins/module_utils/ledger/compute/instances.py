@@ -14,6 +14,7 @@ import typing as t
 
 from ...core import errors
 from ...core.instances import states
+from ...core.plans.plan_states import PREFIX
 from ..db.database_kind import DatabaseKind
 from ..db.sqlalchemy_import import sa
 from ..db.this_run import NOTIFY_NOTHING, NOTIFY_VM_AND_TASK_STATE
@@ -452,7 +453,7 @@ def groups_of(tx: Transaction, uuids: t.Iterable[str]) -> dict[str, str | None]:
 
 
 def builds_of_expired_runs(tx: Transaction, run_id: str, host: str | None = None) -> list[BuildOfRun]:
-    """Return the builds (on ``host``) of runs with an expired lease; without builds of ``run_id``, and builds being deleted."""
+    """Return the builds (on ``host``) of runs with an expired lease; without builds of ``run_id``, of plans, and builds being deleted."""
     c = instances.c
     query = (
         sa.select(c.uuid, c.host, c.run_id)
@@ -462,6 +463,7 @@ def builds_of_expired_runs(tx: Transaction, run_id: str, host: str | None = None
             c.vm_state == states.BUILDING,
             c.run_id != run_id,
             runs.c.lease_until <= tx.now,
+            sa.func.substr(c.run_id, 1, len(PREFIX)) != PREFIX,
             sa.or_(c.task_state.is_(None), c.task_state != states.DELETING),
         )
         .order_by(c.uuid)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ...core import errors
+from ...core.plans.plan_states import plan_of
 from ...core.times import utc
 from ..db import this_run
 from ..db.sqlalchemy_import import sa
@@ -122,5 +123,11 @@ def locked_error(tx: Transaction, name: str, run_id: str | None) -> errors.Insta
     row = next(iter(tx.rows(sa.select(runs).where(runs.c.id == run_id), RunRow)), None)
     if row is None:
         return errors.InstanceBusy(name=name, run=run_id, until="the end of its lease")
+    plan_id = plan_of(run_id)
+    if plan_id is not None:
+        return errors.InstanceBusy(
+            message="%s is held by the plan %s (of %s) until %s" % (name, plan_id, row.actor, utc(row.lease_until)),
+            remedy="Use the plan (bootflow_plan), or discard it: bootflow.compute.plans with bootflow_plan_discard.",
+        )
     run = "%s (of %s on %s, since %s)" % (run_id, row.actor, row.controller, utc(row.started_at))
     return errors.InstanceBusy(name=name, run=run, until=utc(row.lease_until))

@@ -15,13 +15,18 @@ import functools
 import operator
 import typing as t
 
+from ...core.plans.plan_states import PREFIX
 from ...core.scheduler.columns import np
 from ..db.transaction import Transaction
 from ..schema.packed import DTYPE, NAMES, NULL, NULLABLE, RATIOS, SEPARATOR, SQLITE_DTYPE, TEXTS, TIMES
 from ..schema.tables import BUSY
 from .setting_kinds import KINDS
 
-BUSY_HOSTS = "SELECT host, count(*) AS n FROM instances WHERE %s AND host IS NOT NULL GROUP BY host" % BUSY
+# Instances that a plan holds load nothing yet.
+BUSY_HOSTS = (
+    "SELECT host, count(*) AS n FROM instances WHERE %s AND host IS NOT NULL AND (run_id IS NULL OR substr(run_id, 1, %d) <> '%s')"
+    " GROUP BY host" % (BUSY, len(PREFIX), PREFIX)
+)
 # Names and numbers apart cost both sides less than JSON. Only the profiles of CPUs are read: node_profiles has others, too. Few
 # fleets have a machine with several names (nodes.other_names_of): count(machine_id) spares them a statement that reads those.
 _PACKED = (

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 from ...core.instances import moves, states
 from ..db.sqlalchemy_import import sa
-from . import backup_tables, image_tables, security_tables, service_tables, volume_tables
+from . import backup_tables, image_tables, plan_tables, security_tables, service_tables, volume_tables
 from .base import one_of, partial_index
 
-# Of all tables, including tables of volumes, images, backups, security groups and services
+# Of all tables, including tables of volumes, images, backups, security groups, services and plans
 _OTHERS = (
     volume_tables.volumes,
     image_tables.images,
     backup_tables.instance_backups,
     security_tables.security_groups,
     service_tables.services,
+    plan_tables.plans,
 )
 metadata = next(t.metadata for t in _OTHERS)
 

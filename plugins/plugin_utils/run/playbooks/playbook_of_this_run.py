@@ -40,6 +40,12 @@ def in_playbooks(part: t.Any) -> bool:
     return _path(part).startswith(PLAYBOOKS)
 
 
+def playbook_of(part: t.Any) -> str:
+    """Return the name of the playbook of this collection in which a play or task of Ansible is written; "": it is in none."""
+    path = _path(part)
+    return Path(path.rpartition(":")[0]).stem if path.startswith(PLAYBOOKS) else ""
+
+
 def in_roles(part: t.Any) -> bool:
     """Whether a task of Ansible is written in a role of this collection."""
     return _path(part).startswith(ROLES)

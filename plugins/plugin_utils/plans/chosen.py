@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the bootflow.compute authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The plan that a run uses, or writes: bootflow_plan and bootflow_plan_out."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+from ...module_utils.core import errors
+from ...module_utils.core.plans import plan_file
+from ...module_utils.core.plans.plan_file import Plan
+from ...module_utils.core.plans.plan_states import HELD_KINDS
+from ...module_utils.core.settings.plans import PLANS
+from ...module_utils.flows.plans import held
+from ...module_utils.ledger.database import Ledger
+from ..run import host_settings
+from ..run.ledger_action import LedgerAction
+from ..run.playbooks import playbook_of_this_run
+from . import files
+
+#: Playbooks that plan, and of whose plans no places can be held.
+IGNORING = ("apply", "drain", "move")
+
+
+class Chosen(t.NamedTuple):
+    """The plan that a run uses, and the path of its file."""
+
+    plan: Plan
+    file: str
+
+
+def is_set(action: LedgerAction) -> bool:
+    """Return whether the run uses or writes a plan."""
+    settings = host_settings.values(action, PLANS)
+    return settings.plan is not None or settings.plan_out is not None
+
+
+def refuse(action: LedgerAction, playbook: str) -> None:
+    """Refuse the variables in a playbook that would ignore them. :raises PlanNotTaken: one is set"""
+    settings = host_settings.values(action, PLANS)
+    for name in ("plan", "plan_out"):
+        if getattr(settings, name) is not None:
+            raise errors.PlanNotTaken(playbook="bootflow.compute.%s" % playbook, variable=name)
+
+
+def begin(action: LedgerAction) -> None:
+    """Check the variables, in the first task of a playbook.
+
+    :raises PlanNotTaken: the playbook on the command line neither writes nor uses plans.
+    :raises InvalidInput: both are set, or a plan is to be written without --check; or the file cannot be written, or is not a plan.
+    """
+    settings = host_settings.values(action, PLANS)
+    named = playbook_of_this_run.was_named(playbook_of_this_run.playbooks())
+    playbook = playbook_of_this_run.own_name(named) or Path(named).stem
+    if named and playbook not in HELD_KINDS:
+        refuse(action, playbook)
+    imported = playbook_of_this_run.playbook_of(action._task)
+    if imported in IGNORING:  # a playbook of the user has it, maybe with a boot
+        refuse(action, imported)
+    if settings.plan is not None and settings.plan_out is not None:
+        raise errors.InvalidInput(
+            message="bootflow_plan and bootflow_plan_out are both set",
+            remedy="Write a plan, then use it in another run.",
+        )
+    if settings.plan_out is not None:
+        if not action.check_mode:
+            raise errors.InvalidInput(
+                message="bootflow_plan_out is set without --check",
+                remedy="Add --check, which plans and builds nothing; or leave bootflow_plan_out out.",
+            )
+        files.check_new(settings.plan_out)
+    if settings.plan is not None:
+        files.read(settings.plan)
+
+
+def of_run(action: LedgerAction, ledger: Ledger, kind: str) -> Chosen | None:
+    """Return the plan that this run uses, which holds its places; None: it uses none.
+
+    :raises BootflowError: the plan cannot be used, see plan_file and held.check_held().
+    """
+    path = host_settings.values(action, PLANS).plan
+    if path is None:
+        return None
+    plan = files.read(path)
+    plan_file.check_use(plan, path, kind, ledger.id)
+    ledger.inspect(held.check_held, plan, path)
+    return Chosen(plan, path)
+
+
+def hosts_to_ask(action: LedgerAction, ledger: Ledger) -> list[str]:
+    """Return the hosts of the plan that this run uses: they report before it is judged. :raises BootflowError: see of_run()"""
+    (kind,) = HELD_KINDS
+    chosen = of_run(action, ledger, kind)
+    wanted = {i["host"] for i in chosen.plan["instances"]} if chosen is not None else set()
+    return [h for h in action.within_limit(action.compute_hosts()) if h in wanted]
