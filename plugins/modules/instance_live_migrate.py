@@ -46,6 +46,11 @@ options:
       - The compute host that the instances go to. By default the scheduler chooses one for each.
       - Read from the variable C(bootflow_live_migrate_host).
     type: str
+  to_hosts:
+    description:
+      - UUID of an instance to the compute host that it goes to, in place of O(to_host).
+      - Read from the variable C(bootflow_live_migrate_hosts).
+    type: dict
   hosts:
     description: Instances on these compute hosts. Read from the variable C(bootflow_host).
     type: list

@@ -43,6 +43,7 @@ ELSEWHERE = {
     "rescue-and-rebuild": "as operations: test_rescue.py, test_admin_password.py",
     "resize-and-migrate": "as operations: test_moves.py, test_resize_here.py, test_resized_disks.py; grow-a-disk types a resize",
     "live-migration": "as operations: test_live_migration.py; service-a-host migrates live",
+    "rebalance": "as operations: tests/simulated_py/test_rebalance.py",
     "recovery": "as operations: test_evacuate.py, test_crash.py; service-a-host types an evacuation",
     "images": "it needs stores of images: tests/simulated_py/test_images.py, tests/unit/plugins/plugin_utils/images",
     "snapshots": "as operations, and it needs a store of images: test_snapshots.py, test_revert.py, test_stores_of_hosts.py",

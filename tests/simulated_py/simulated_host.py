@@ -103,7 +103,7 @@ class SimulatedHost:
         if NONSENSE in by_kind:
             return str(by_kind[NONSENSE]["text"]).encode()
         if FAILS in by_kind:
-            return self._checked(module, failed(by_kind[FAILS]["error"]))
+            return self._checked(module, failed(by_kind[FAILS]["error"]), arguments)
         check_mode = bool(arguments.get("_ansible_check_mode"))
         given = {name: value for name, value in arguments.items() if not name.startswith("_ansible_")}
         # Nothing of a module is loaded where it is not checked.
@@ -116,7 +116,7 @@ class SimulatedHost:
             except errors.BootflowError as e:
                 result = failed(e.as_dict())
         # The benchmark counts the processor time of the controller: nothing that a host does not do is done.
-        return self._checked(module, result) if self.checked else json.dumps(result).encode()
+        return self._checked(module, result, arguments) if self.checked else json.dumps(result).encode()
 
     def _spec(self, module: str) -> dict[str, t.Any]:
         """The options of the module, kept in the folder for all hosts; empty without a folder."""
@@ -138,11 +138,11 @@ class SimulatedHost:
         except program.NeedsAnsible as e:
             self._stop("%s does not take its arguments as they are: %s" % (module, e))
 
-    def _checked(self, module: str, result: dict[str, t.Any]) -> bytes:
+    def _checked(self, module: str, result: dict[str, t.Any], arguments: t.Mapping[str, t.Any]) -> bytes:
         """The result as text, which has the shape that the controller expects."""
         try:
             check = answer.check_failure if result.get("failed") else answer.check
-            check(module, self.name, result)
+            check(module, self.name, result, str(arguments.get("step") or ""))
         except errors.InvalidAnswer as e:
             self._stop("the model of %s answers what no host may: %s" % (module, e.message))
         return json.dumps(result).encode()

@@ -11,6 +11,7 @@ over.
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ...module_utils.core import errors
 from ...module_utils.core.instances import states
@@ -57,7 +58,19 @@ class LiveMigration(LiveHosts):
     # --- check, begin and again -----------------------------------------------------------------------------------------
 
     def _wanted(self) -> live.Wanted:
-        return live_settings.wanted(self.action, Selection.from_options(self.options), self.options["to_host"])
+        wanted = live_settings.wanted(self.action, Selection.from_options(self.options), self.options["to_host"])
+        return replace(wanted, to_hosts=self._to_hosts())
+
+    def _to_hosts(self) -> dict[str, str]:
+        """Return UUID -> the host that an instance is to go to. :raises InvalidInput: a host is no text."""
+        hosts = self.options["to_hosts"] or {}
+        wrong = sorted(str(u) for u, host in hosts.items() if not isinstance(host, str) or not host)
+        if wrong:
+            raise errors.InvalidInput(
+                reason="bootflow_live_migrate_hosts names no host for %s" % ", ".join(wrong),
+                remedy="Give the name of a compute host for each UUID.",
+            )
+        return {str(uuid): str(host) for uuid, host in hosts.items()}
 
     def _check(self) -> Result:
         """Fail before any host is contacted. Returns the hosts that should report before others are chosen."""
@@ -167,8 +180,9 @@ class LiveMigration(LiveHosts):
         if self.action.check_mode or not items:
             return _NOT_SWITCHED
         looked, prepared, migrated = (self.answers(stage) for stage in ("look", "prepare", "migrate"))
-        tries = Tries(self.options["to_host"] is not None, self.attempt(), self.options["max_attempts"])
-        passages = {u: verdicts.passage(looked[u], prepared[u], migrated[u], tries) for u in items}
+        wanted = {u: self._to_hosts().get(u, self.options["to_host"]) is not None for u in items}
+        tries = {u: Tries(wanted[u], self.attempt(), self.options["max_attempts"]) for u in items}
+        passages = {u: verdicts.passage(looked[u], prepared[u], migrated[u], tries[u]) for u in items}
         problems = {u: passage.error for u, passage in passages.items() if passage.error}
         unknown = [u for u, passage in passages.items() if passage.unknown]
         arrived = [u for u, passage in passages.items() if passage.arrived]

@@ -19,7 +19,7 @@ from ..run.ledger_action import LedgerAction
 from ..settings import scheduler_settings
 
 #: What the service passes to other playbooks itself.
-OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "drain_host", "live_migrate_host")
+OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "drain_host", "live_migrate_host", "live_migrate_hosts")
 #: Options of ansible-playbook with which a service cannot run other playbooks.
 OPTIONS = {"start_at_task": "--start-at-task", "step": "--step"}
 

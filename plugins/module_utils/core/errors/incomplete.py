@@ -84,6 +84,13 @@ class DrainIncomplete(Incomplete):
     remedy = "Move or stop these instances as said above, and drain the host again."
 
 
+class RebalanceIncomplete(Incomplete):
+    """Some live migrations of a rebalance were not done. Each instance is where it was, or where it was to go."""
+
+    msg_fmt = "%(failed)d of %(total)d live migrations were not done."
+    remedy = "Fix the causes above and run the playbook again: it plans from the fleet as it is then."
+
+
 class ApplyIncomplete(Incomplete):
     """Some changes of the playbook apply were not done, or in check mode could not be."""
 

@@ -80,5 +80,13 @@ LIVE_TARGET = Table(
             default_text="the scheduler chooses",
             option="to_host",
         ),
+        Setting(
+            "live_migrate_hosts",
+            dict,
+            help="Playbook `live_migrate`: UUID of an instance to the compute host that it goes to, in place of `bootflow_live_migrate_host`. The playbook"
+            " `rebalance` uses it.",
+            default_text="`bootflow_live_migrate_host` for each",
+            option="to_hosts",
+        ),
     )
 )

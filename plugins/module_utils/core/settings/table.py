@@ -19,6 +19,7 @@ from .molecule import GUESTS_FILE, MOLECULE
 from .names import strangers
 from .plans import PLAN_DISCARD, PLANS
 from .ports import PORT_DELETION, PORT_SELECTION, PORTS
+from .rebalance import REBALANCE
 from .request import REQUEST, SHIPPED_IMAGES
 from .run import GUEST_DATA, INIT, LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS, WATCH, WATCHED
 from .scheduling import SCHEDULER
@@ -130,6 +131,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
     ("Adoption of domains", "See [adopt.md](adopt.md).", ADOPTION),
     ("Molecule", "See [molecule.md](molecule.md).", (*MOLECULE, *GUESTS_FILE)),
     ("Service of hosts", "See [service-a-host.md](service-a-host.md).", SERVICE),
+    ("An even fleet", "See [rebalance.md](rebalance.md).", REBALANCE),
     ("What if", "Of the playbook `whatif`, see [whatif.md](whatif.md); it reads the variables of a boot too.", WHATIF),
     (
         "Selecting instances (list, delete, operations such as stop)",

@@ -45,6 +45,11 @@ class Wanted:
     backends: t.Mapping[str, str]  # host -> its backend of local disks
     to_host: str | None = None  # None: the scheduler chooses
     inventory: t.Collection[str] | None = None  # hosts that plays reach, the storage hosts among them; None: any host
+    to_hosts: t.Mapping[str, str] = field(default_factory=dict)  # uuid -> its host, in place of to_host
+
+    def host_for(self, uuid: str) -> str | None:
+        """Return the requested host of an instance; None: the scheduler chooses."""
+        return self.to_hosts.get(uuid, self.to_host)
 
 
 @dataclass
@@ -188,9 +193,10 @@ def _select_movable(tx: Transaction, wanted: Wanted, rows: t.Sequence[Instance])
     :raises BootflowError: one of them cannot be migrated, or the requested host is unknown.
     """
     operation.refuse_unknown(tx, rows, wanted.selection, wanted.known_hosts)
-    if wanted.to_host is not None and wanted.to_host not in wanted.known_hosts:
-        near = suggestion(wanted.to_host, wanted.known_hosts, "The list of compute hosts")
-        raise errors.ComputeHostNotFound(host=wanted.to_host, remedy=near)
+    for host in sorted({h for h in map(wanted.host_for, [r.uuid for r in rows]) if h is not None}):
+        if host not in wanted.known_hosts:
+            near = suggestion(host, wanted.known_hosts, "The list of compute hosts")
+            raise errors.ComputeHostNotFound(host=host, remedy=near)
     movers, refused = sort_out(tx, wanted, rows)
     operation.refuse(list(refused.values()))
     return movers
@@ -228,9 +234,10 @@ def sort_out(
             continue
         spec = live_pins.as_it_runs(row.spec, allocations.get(row.uuid, {}).get("numa"))
         movers[row.uuid] = Mover(row, spec, _barred_hosts(row, wanted, versions))
-    if wanted.to_host is None:
-        past = ledger_moves.all_of(tx, list(movers))
-        movers = {u: replace(m, failed=_hosts_that_failed(m.row, past[u])) for u, m in movers.items()}
+    chosen = [u for u in movers if wanted.host_for(u) is None]
+    past = ledger_moves.all_of(tx, chosen) if chosen else {}
+    for uuid in chosen:
+        movers[uuid] = replace(movers[uuid], failed=_hosts_that_failed(movers[uuid].row, past[uuid]))
     return movers, refused
 
 
@@ -274,7 +281,7 @@ def _check_movable(row: PlacedInstance, wanted: Wanted) -> None:
 
     :raises MoveNotSupported, UnableToMigrateToSelf: it cannot be migrated, or not there.
     """
-    if wanted.to_host == row.host:
+    if wanted.host_for(row.uuid) == row.host:
         raise errors.UnableToMigrateToSelf(instance_id=row.uuid, host=row.host)
     if row.spec.get("whole_disks"):
         reason = "it has whole disks of its host"
@@ -293,8 +300,9 @@ def _barred_hosts(row: PlacedInstance, wanted: Wanted, versions: t.Mapping[str, 
     own_backend = wanted.backends[row.host]
     barred = {h for h, backend in wanted.backends.items() if backend != own_backend}
     barred |= {h for h, version in versions.items() if version < versions.get(row.host, 0)}
-    if wanted.to_host is not None:
-        barred |= set(wanted.known_hosts) - {wanted.to_host}
+    to_host = wanted.host_for(row.uuid)
+    if to_host is not None:
+        barred |= set(wanted.known_hosts) - {to_host}
     return barred
 
 

@@ -22,6 +22,7 @@ from ...core.resources.dedicated import DedicatedRequest
 from ...core.scheduler.columns import Fleet
 from ...core.scheduler.options import SchedulerOptions
 from ...core.scheduler.placement import MAKE_NETWORKS, select_destinations
+from ...core.scheduler.request_spec import RequestSpec
 from ...ledger.compute import claims, cleanups, groups, nodes, ports
 from ...ledger.compute.claims import Candidate
 from ...ledger.compute.fleet import Needs
@@ -65,23 +66,13 @@ def claim(
 
     :arg kind: of the claims
     """
-    uuids = [m.row.uuid for m in movers]
-    movers = _with_networks(tx, movers)
+    movers = with_networks(tx, movers)
     members = groups.load(tx, {m.row.server_group_id for m in movers if m.row.server_group_id}, lock=True)
     fleet = read_fleet(tx, needs_of([m.spec for m in movers], options))
-    barred: dict[str, set[str]] = defaultdict(set)
-    for due in cleanups.of_instances(tx, uuids):
-        barred[due.instance_uuid].add(due.host)
-    for uuid, hosts in elsewhere.hosts_of(tx, uuids).items():  # hosts that have something of the instance already
-        barred[uuid] |= hosts
-    named = nodes.same_machines(tx, {m.row.host for m in movers if m.row.host is not None}.union(*barred.values()))
-    for mover in movers:
-        for host in {str(mover.row.host), *barred[mover.row.uuid]}:
-            barred[mover.row.uuid] |= named.get(host, set())
+    barred = hosts_with_leftovers(tx, movers)
     hosts_or_errors: dict[str, Candidate | errors.BootflowError] = {}
     requests = []
-    bound = [m.row.uuid for m in movers if not m.spec.get("cross_az_attach", True)]
-    zones = attachments.zones_of(tx, bound) if bound else {}
+    zones = zones_of_volumes(tx, movers)
     explained = 0  # hosts
     for mover in movers:
         uuid = mover.row.uuid
@@ -104,7 +95,28 @@ def claim(
     return {**hosts_or_errors, **claims.claim(tx, requests, machines=fleet.machines)}
 
 
-def _with_networks(tx: Transaction, movers: t.Sequence[Mover]) -> list[Mover]:
+def hosts_with_leftovers(tx: Transaction, movers: t.Sequence[Mover]) -> dict[str, set[str]]:
+    """Return uuid -> the hosts that have something of the instance, with all names of these machines and of its own; without its own host."""
+    uuids = [m.row.uuid for m in movers]
+    barred: dict[str, set[str]] = defaultdict(set)
+    for due in cleanups.of_instances(tx, uuids):
+        barred[due.instance_uuid].add(due.host)
+    for uuid, hosts in elsewhere.hosts_of(tx, uuids).items():  # hosts that have something of the instance already
+        barred[uuid] |= hosts
+    named = nodes.same_machines(tx, {m.row.host for m in movers if m.row.host is not None}.union(*barred.values()))
+    for mover in movers:
+        for host in {str(mover.row.host), *barred[mover.row.uuid]}:
+            barred[mover.row.uuid] |= named.get(host, set())
+    return barred
+
+
+def zones_of_volumes(tx: Transaction, movers: t.Sequence[Mover]) -> dict[str, str | None]:
+    """Return uuid -> the availability zone of its volumes, of instances that must be in the same one."""
+    bound = [m.row.uuid for m in movers if not m.spec.get("cross_az_attach", True)]
+    return attachments.zones_of(tx, bound) if bound else {}
+
+
+def with_networks(tx: Transaction, movers: t.Sequence[Mover]) -> list[Mover]:
     """Find the networks of the instances' interfaces, including interfaces that guests may still have. Requests may have more networks."""
     asking = [m.row.uuid for m in movers if on_hosts.needed(m.spec["network_definitions"])]
     attached, leaving = ports.ports_of(tx, asking), ports.ports_of(tx, asking, leaving=True)
@@ -170,22 +182,29 @@ def _request(
     """
     row = mover.row
     group = members.get(row.server_group_id or "")
-    request = request_spec(mover.spec, [row.uuid], None, row.project)
     own = set() if mover.may_stay or row.host is None else {row.host}
     request = replace(
-        request,
-        availability_zone=zone or request.availability_zone,
+        spec_elsewhere(mover, zone),
         ignore_hosts=tuple(sorted({*mover.barred, *barred, *_others(mover, fleet)} | own)),
-        networks=mover.networks,
-        has_ports=request.has_ports or mover.has_security_groups,
-        has_security_groups=mover.has_security_groups,
         instance_group=_without(group, row.host) if group is not None else None,
-        force_host=None,
-        force_node=None,
     )
     (candidates,) = claims.candidates_of(select_destinations(fleet, request, options))
     wanted = (resource_request(mover.spec), candidates, DedicatedRequest.from_spec(request), group)
     return claims.ClaimRequest(row.uuid, *wanted, kind=kind, home=row.host if kind == claims.MOVE else None)
+
+
+def spec_elsewhere(mover: Mover, zone: str | None) -> RequestSpec:
+    """Return the request of an instance for another host. :arg mover: with its networks. :arg zone: see _request()"""
+    request = request_spec(mover.spec, [mover.row.uuid], None, mover.row.project)
+    return replace(
+        request,
+        availability_zone=zone or request.availability_zone,
+        networks=mover.networks,
+        has_ports=request.has_ports or mover.has_security_groups,
+        has_security_groups=mover.has_security_groups,
+        force_host=None,
+        force_node=None,
+    )
 
 
 def _others(mover: Mover, fleet: Fleet) -> set[str]:
