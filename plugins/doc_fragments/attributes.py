@@ -16,6 +16,10 @@ notes:
     error to), C(remedy) (how to resolve it) and C(retryable) (whether the same request may succeed unchanged, on another host or
     backend, or at another time). C(docs/errors.md) lists the codes.
 attributes:
+  action_group:
+    description: Takes C(module_defaults) of the group C(group/bootflow.compute.bootflow).
+    support: full
+    membership: [bootflow.compute.bootflow]
   check_mode:
     description: Can run in C(check_mode) and return the changed status without changing anything.
     support: full

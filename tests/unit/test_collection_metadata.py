@@ -14,6 +14,7 @@ from pathlib import Path
 import jsonschema
 import yaml
 
+from ansible_collections.bootflow.compute.plugins.doc_fragments.attributes import ModuleDocFragment
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.namespaces import OWNER_NAMESPACE
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.libvirt.network_types import network
 
@@ -33,6 +34,14 @@ def test_action_group_has_every_module():
     modules = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py") if path.stem != "__init__")
     groups = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())["action_groups"]
     assert groups["bootflow"] == modules
+
+
+def test_each_module_says_that_it_is_in_the_action_group():
+    attributes = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["attributes"]
+    groups = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())["action_groups"]
+    assert attributes["action_group"]["membership"] == ["bootflow.compute." + group for group in groups]
+    for path in (ROOT / "plugins" / "modules").glob("*.py"):
+        assert path.stem == "__init__" or "bootflow.compute.attributes" in path.read_text(), path.name
 
 
 def requirements(name):

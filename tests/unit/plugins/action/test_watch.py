@@ -17,11 +17,13 @@ import time
 import typing as t
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.action import watch
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
+from ansible_collections.bootflow.compute.plugins.module_utils.core.instances.power_sync import EVENTS
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import nodes
 from ansible_collections.bootflow.compute.plugins.plugin_utils.watch import events_file, watcher
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
@@ -42,6 +44,8 @@ for line in sys.stdin:
     say(event=[5, 0, -1], uuid=uuid)
 """
 SYNC = "import sys; print('power_sync with ' + sys.argv[-1]); sys.exit(int(sys.argv[1]))"
+ROOT = Path(__file__).resolve().parents[4]
+EVENT_SCHEMA = ROOT / "extensions" / "eda" / "plugins" / "event_source" / "lifecycle_event.json"
 ON, OFF = 1, 5  # virDomainState
 
 
@@ -192,6 +196,19 @@ def test_the_file_of_events(watching: Watch, tmp_path: Path) -> None:
         "power_state": states.SHUTDOWN,
         "late": False,
     }
+    schema = json.loads(EVENT_SCHEMA.read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for event in (first, second, third):
+        jsonschema.validate(event, schema)
+        for wrong in ({**event, "more": 1}, {**event, "event": "Burnt"}, {n: v for n, v in event.items() if n != "at"}):
+            assert not jsonschema.Draft202012Validator(schema).is_valid(wrong)
+
+
+def test_the_schema_of_events_knows_all_of_them() -> None:
+    guest, listening, lost = (kind["properties"] for kind in json.loads(EVENT_SCHEMA.read_text())["oneOf"])
+    assert set(guest["event"]["enum"]) == set(EVENTS)
+    assert (listening["event"]["const"], lost["event"]["const"]) == (watcher.LISTENING, watcher.LOST)
+    assert set(guest["power_state"]["enum"]) >= set(EVENTS.values())
 
 
 def test_it_ends_when_nobody_reads_the_pipe(watching: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
