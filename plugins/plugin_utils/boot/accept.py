@@ -19,7 +19,7 @@ from ...module_utils.ledger.database import Ledger
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.plans import plans
 from ...module_utils.ledger.storage import attachments, backends
-from ..builds import kept_guest_data
+from ..guest_data import guest_data_place
 from ..run import host_settings, inventory_hosts, tables
 from ..run.firewall import port_filters
 from ..run.ledger_action import LedgerAction
@@ -108,6 +108,7 @@ class BootAccept:
         if not self.options["follow_file"]:
             request.refuse_fields_of_apply()
         scheduler_settings.check(self.action)
+        guest_data_place.check(self.action)
         return request
 
     def _choose_plan(self, ledger: Ledger) -> None:
@@ -153,7 +154,7 @@ class BootAccept:
         having = [r for r in self.request.requests if r.user_data is not None or r.injected_files]
         if having:
             secrets = [GuestSecrets(r.user_data, tuple(r.injected_files)) for r in having]
-            kept_guest_data.of_action(self.action).keep_or_warn(self.action, secrets)
+            guest_data_place.of_action(self.action).keep_or_warn(self.action, secrets)
         return accepted, stale
 
     def _write(self, tx: Transaction) -> tuple[accept.Accepted, list[str], bool]:

@@ -22,9 +22,9 @@ from ...module_utils.ledger.compute import history, instances
 from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.database import Ledger
 from ...module_utils.ledger.db.transaction import Transaction
+from ..guest_data import private_folder
 from ..run import tables
 from ..run.ledger_action import RUN_SECRET, LedgerAction
-from . import private_folder
 
 
 def password_of(uuid: str, secrets: GuestSecrets | None, purpose: str = "") -> str:

@@ -220,11 +220,11 @@ class Deletion(Stages):
 
     def _forget(self, uuids: t.Sequence[str]) -> None:
         """Remove the user data that only these instances had."""
-        from ..builds import kept_guest_data  # requests, which nothing else of a delete needs
+        from ..guest_data import guest_data_place  # requests, which nothing else of a delete needs
 
         try:
-            kept_guest_data.of_action(self.action).forget(self.action.open_ledger(), uuids)
-        except OSError as error:
+            guest_data_place.of_action(self.action).forget(self.action.open_ledger(), uuids)
+        except (OSError, errors.BootflowError) as error:
             text = "User data of deleted instances is still there: %s" % error
             self.action.ports.display.warning(text)
 

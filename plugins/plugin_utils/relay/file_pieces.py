@@ -20,7 +20,7 @@ from pathlib import Path
 from ansible import constants
 
 from ...module_utils.core.relay.pieces import Pieces, read_pieces
-from ..builds import private_folder
+from ..guest_data import private_folder
 from ..transport import packed_modules
 
 FOLDER = "bootflow-images"  # in ANSIBLE_HOME

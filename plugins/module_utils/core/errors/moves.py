@@ -43,6 +43,18 @@ class GuestDataRequired(InvalidInput):
     )
 
 
+class GuestDataLocked(GuestDataRequired):
+    """The ledger has user data or an injected file that no key of the run decrypts."""
+
+    msg_fmt = (
+        "The ledger has encrypted user data (sha256:%(which)s...), which no key of bootflow_user_data_keys decrypts"
+    )
+    remedy = (
+        "Add the key that it was encrypted with to bootflow_user_data_keys. If that key is lost, give the file that booted the instance, as for boot:"
+        " -e @FILE, whose bootflow_instances has its entry."
+    )
+
+
 class GuestDataDiffers(InvalidInput):
     """The user data or injected files of the request differ from the data that the instance was booted with."""
 

@@ -345,14 +345,32 @@ RUN = Table(
 )
 
 #: Settings of the data that guests need when they are made again, and that the ledger does not have.
+IN_FOLDER, IN_LEDGER = "folder", "ledger"  # of user_data_store
+
 GUEST_DATA = Table(
     (
         Setting(
             "keep_user_data",
             bool,
             True,
-            "Keep user data and injected files on this controller, in `bootflow_user_data_dir`: `evacuate` and `rebuild` then need no file for them."
+            "Keep user data and injected files, at `bootflow_user_data_store`: `evacuate`, `rebuild` and `unshelve` then need no file for them."
             " They are removed when no instance has them any more.",
+        ),
+        Setting(
+            "user_data_store",
+            str,
+            IN_FOLDER,
+            "Where user data and injected files are kept: in a folder of this controller (`bootflow_user_data_dir`), or in the ledger, where each controller"
+            " has them; see [recovery.md](recovery.md#user-data).",
+            choices=(IN_FOLDER, IN_LEDGER),
+        ),
+        Setting(
+            "user_data_keys",
+            list,
+            (),
+            "Passphrases of at least 16 characters for user data in the ledger: the first one encrypts, each of them decrypts. Without any, whoever reads the"
+            " ledger or its backups reads the user data.",
+            secret=True,
         ),
         Setting(
             "user_data_dir",

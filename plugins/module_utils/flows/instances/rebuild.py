@@ -51,8 +51,8 @@ class Wanted:
         None
     )  # of the request, where it names the instance
     #: by the digest of an instance: what this controller has kept of the request that booted it
-    kept_secrets_of: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None
-    kept_in: str | None = None  # the folder of that; None: nothing is kept
+    kept_secrets_of: t.Callable[[Transaction, t.Mapping[str, t.Any]], GuestSecrets | None] = lambda tx, digest: None
+    kept_in: str | None = None  # the place of that in words; None: nothing is kept
     allow_zero_disk: bool = True
     #: raises where the host of an instance must not have the image of its new request
     check_host: t.Callable[[Transaction, Instance, t.Mapping[str, t.Any]], None] = lambda tx, row, spec: None
@@ -180,7 +180,9 @@ def _rebuilt(
     if key is not None:
         spec["key_name"], spec["key_data"] = key
         digest.update(expand.key_digest(*key))
-    secrets = wanted.secrets_of(row.project, row.display_name) or wanted.kept_secrets_of(row.digest)
+    secrets = wanted.secrets_of(row.project, row.display_name)
+    if secrets is None and row.config_drive:
+        secrets = wanted.kept_secrets_of(tx, row.digest)
     digest.update(check_guest_data(row, secrets, wanted.kept_in))
     if secrets is not None and row.config_drive:
         check_files((spec["image"] or {}).get("properties") or {}, secrets.injected_files)
@@ -233,8 +235,8 @@ def _check_image(row: Instance, image: Image, wanted: Wanted, root: VolumeRow | 
 def check_guest_data(row: Instance, secrets: GuestSecrets | None, kept_in: str | None) -> dict[str, t.Any]:
     """Return the digest's fields of user data and files, from the request that has them.
 
-    :arg secrets: of the request, or kept on this controller; None: neither has the instance.
-    :arg kept_in: the folder on this controller; None: it keeps nothing.
+    :arg secrets: of the request, or kept; None: neither has the instance.
+    :arg kept_in: the place in words; None: nothing is kept.
     :raises GuestDataRequired: the instance had some, and neither is there.
     """
     if secrets is not None:
@@ -246,7 +248,7 @@ def check_guest_data(row: Instance, secrets: GuestSecrets | None, kept_in: str |
             project=row.project,
             had=" and ".join(had),
             which=_which(row.digest),
-            where="the folder %s of this controller" % kept_in if kept_in else "this controller",
+            where=kept_in or "this controller",
         )
     return {}
 

@@ -41,7 +41,9 @@ class Wanted:
 
     selection: Selection
     secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: None  # as of a rebuild
-    stored_secrets_of: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None  # as of a rebuild
+    stored_secrets_of: t.Callable[[Transaction, t.Mapping[str, t.Any]], GuestSecrets | None] = lambda tx, digest: (
+        None
+    )  # as of a rebuild
     kept_in: str | None = None  # as of a rebuild
     inventory: t.Collection[str] | None = None  # hosts that plays reach, the storage hosts among them; None: any host
     # Host -> where its local disks are, of all hosts if one has them in a pool: the disks of its instances are there still.
@@ -183,8 +185,8 @@ def _sort_out(
             secrets = wanted.secrets_of(row.project, row.display_name)
             if secrets is not None:
                 check_same_guest_data(row, secrets)
-            else:
-                check_guest_data(row, wanted.stored_secrets_of(row.digest), wanted.kept_in)
+            elif row.config_drive:
+                check_guest_data(row, wanted.stored_secrets_of(tx, row.digest), wanted.kept_in)
         except errors.BootflowError as e:
             refused[row.uuid] = e
     selection = wanted.selection

@@ -51,7 +51,9 @@ class Wanted:
     wish: Wish = Wish()
     images: LedgerImages = field(default_factory=LedgerImages)
     secrets_of: t.Callable[[str, str], GuestSecrets | None] = lambda project, name: None  # as of a rebuild
-    stored_secrets_of: t.Callable[[t.Mapping[str, t.Any]], GuestSecrets | None] = lambda digest: None  # as of a rebuild
+    stored_secrets_of: t.Callable[[Transaction, t.Mapping[str, t.Any]], GuestSecrets | None] = lambda tx, digest: (
+        None
+    )  # as of a rebuild
     kept_in: str | None = None  # as of a rebuild
     inventory: t.Collection[str] | None = None  # hosts that plays reach, the storage hosts among them; None: any host
 
@@ -123,8 +125,8 @@ def _check(
             secrets = wanted.secrets_of(row.project, row.display_name)
             if secrets is not None:
                 check_same_guest_data(row, secrets)
-            else:
-                check_guest_data(row, wanted.stored_secrets_of(row.digest), wanted.kept_in)
+            elif row.config_drive:
+                check_guest_data(row, wanted.stored_secrets_of(tx, row.digest), wanted.kept_in)
         except errors.BootflowError as e:
             e.details[engine.WHOSE] = row.display_name
             refused.append(e)

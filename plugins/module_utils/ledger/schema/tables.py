@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from ...core.instances import moves, states
 from ..db.sqlalchemy_import import sa
-from . import backup_tables, image_tables, plan_tables, security_tables, service_tables, volume_tables
+from . import backup_tables, guest_data_tables, image_tables, plan_tables, security_tables, service_tables, volume_tables
 from .base import one_of, partial_index
 
-# Of all tables, including tables of volumes, images, backups, security groups, services and plans
+# Of all tables, including tables of volumes, images, backups, security groups, services, plans and user data
 _OTHERS = (
     volume_tables.volumes,
     image_tables.images,
@@ -23,6 +23,7 @@ _OTHERS = (
     security_tables.security_groups,
     service_tables.services,
     plan_tables.plans,
+    guest_data_tables.guest_texts,
 )
 metadata = next(t.metadata for t in _OTHERS)
 

@@ -29,7 +29,8 @@ from ....module_utils.flows.volumes import reimage
 from ....module_utils.ledger.compute import instances
 from ....module_utils.ledger.compute.instances import Instance
 from ....module_utils.ledger.db.transaction import Transaction
-from ...builds import build_parts, domain_builder, kept_guest_data
+from ...builds import build_parts, domain_builder
+from ...guest_data import guest_data_place
 from ...relay import rounds
 from ...run import host_settings, tables
 from ...run.ledger_action import LedgerAction, read_settings
@@ -147,7 +148,7 @@ def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -
         None, values["images"], None, values["keypairs"], None, values["pci_alias"], ledger_images=stored
     )
     request = SecretsOfRequest(values["instances"], values["project"])
-    guest_data = kept_guest_data.of_action(action)
+    guest_data = guest_data_place.of_action(action)
 
     def image_of(project: str, name: str) -> Image | None:
         named = request.image(project, name) if follow_file else image
@@ -173,8 +174,8 @@ def wanted(action: LedgerAction, image: str | None, follow_file: bool = False) -
         key_of=key_of,
         pci_aliases=catalogue.pci_aliases,
         secrets_of=request.guest_secrets,
-        kept_secrets_of=guest_data.read_secrets,
-        kept_in=guest_data.folder,
+        kept_secrets_of=lambda tx, digest: guest_data.read_secrets(digest, tx),
+        kept_in=guest_data.place,
         allow_zero_disk=values["allow_zero_disk_flavor"],
     )
 
@@ -205,7 +206,7 @@ class Rebuilding(InPlace):
     ):
         """:arg new_logins: uuid -> the targets that this run has connected with new credentials"""
         values = read_settings(_VARIABLES, {}, action.variable)
-        guest_data = kept_guest_data.of_action(action)
+        guest_data = guest_data_place.of_action(action)
         request = SecretsOfRequest(values["instances"], values["project"])
         digests = {(b.row.project, b.row.display_name): b.row.digest for b in builds}
 

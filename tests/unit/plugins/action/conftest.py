@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.bootflow.compute.plugins.plugin_utils.builds import kept_guest_data
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_data import guest_data_folder
 
 
 @pytest.fixture(autouse=True)
 def folder_of_the_system(tmp_path: Path) -> t.Iterator[None]:
     """Where root keeps user data of guests whose ledger is in PostgreSQL."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(kept_guest_data, "SYSTEM", str(tmp_path / "system"))
+        patched.setattr(guest_data_folder, "SYSTEM", str(tmp_path / "system"))
         yield

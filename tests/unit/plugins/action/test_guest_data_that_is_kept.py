@@ -15,17 +15,19 @@ from ansible_collections.bootflow.compute.plugins.action import boot_accept
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import GuestSecrets
-from ansible_collections.bootflow.compute.plugins.plugin_utils.builds import kept_guest_data
-from ansible_collections.bootflow.compute.plugins.plugin_utils.builds.kept_guest_data import KeptGuestData
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.guest_data_tables import guest_texts
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_data import guest_data_folder, guest_data_place
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_data.guest_data_folder import GuestDataFolder
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_data.guest_data_table import GuestDataTable
 from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import World, request
 
 from .test_evacuate import Evacuating
 from .test_guest_data_of_evacuation import FILE, SECRET, fleet_of, places
 from .test_instance_delete import Play
-from .test_rebuild import row_of
+from .test_rebuild import Rebuilding, row_of
 
-SYSTEM = kept_guest_data.SYSTEM  # tests have another one
+SYSTEM = guest_data_folder.SYSTEM  # tests have another one
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def of_ledger(folder: Path, world: World) -> Path:
 def keeping(world: World, folder: Path) -> Evacuating:
     """The hosts and instances of an evacuation, on a controller that keeps what booted them."""
     fleet = fleet_of(world)
-    KeptGuestData(str(of_ledger(folder, world))).keep([GuestSecrets(SECRET), GuestSecrets(None, (FILE,))])
+    GuestDataFolder(str(of_ledger(folder, world))).keep([GuestSecrets(SECRET), GuestSecrets(None, (FILE,))])
     fleet.variables["bootflow_user_data_dir"] = str(folder)
     return fleet
 
@@ -79,8 +81,6 @@ def test_a_file_that_differs_is_refused(keeping: Evacuating, changed: dict[str, 
 
 
 def test_a_rebuild_needs_no_file_either(world: World, folder: Path) -> None:
-    from .test_rebuild import Rebuilding
-
     world.report("h1")
     world.accept(request("one", user_data=SECRET))
     world.schedule()
@@ -97,8 +97,10 @@ def test_a_rebuild_needs_no_file_either(world: World, folder: Path) -> None:
     assert "hunter2\\nnew" in str(unpack_files(rebuilding.drives[row_of(world, "one").uuid]["files"]))
 
 
-def booted(world: World, folder: Path | None, check_mode: bool = False, **fields: t.Any) -> None:
-    variables = {
+def booted(
+    world: World, folder: Path | None, check_mode: bool = False, variables: t.Mapping[str, t.Any] = {}, **fields: t.Any
+) -> None:
+    all_variables = {
         "inventory_hostname": "localhost",
         "groups": {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]},
         "hostvars": {"localhost": {}, "h1": {}},
@@ -106,8 +108,9 @@ def booted(world: World, folder: Path | None, check_mode: bool = False, **fields
         "bootflow_images": [{"name": "cirros", "disk_format": "raw", "url": "http://x/y", "checksum": "0" * 64}],
         "bootflow_instances": [{"name": "web", "flavor": "small", "image": "cirros", "networks": "none", **fields}],
         **({"bootflow_user_data_dir": str(folder)} if folder else {}),
+        **variables,
     }
-    action_of(boot_accept, WorldPorts(world, "run1"), variables, check_mode).act()
+    action_of(boot_accept, WorldPorts(world, "run1"), all_variables, check_mode).act()
 
 
 def kept(folder: Path) -> int:
@@ -121,9 +124,9 @@ def test_a_boot_keeps_it_until_the_last_instance_is_deleted(world: World, folder
     booted(world, folder, user_data=SECRET, max_count=2)
     booted(world, folder, name="plain")
     digest = row_of(world, "web-1").digest
-    mine, another = of_ledger(folder, world), KeptGuestData(str(folder / "another"))
+    mine, another = of_ledger(folder, world), GuestDataFolder(str(folder / "another"))
     another.keep([GuestSecrets(SECRET)])
-    assert KeptGuestData(str(mine)).read_secrets(digest) == GuestSecrets(SECRET) and kept(mine) == 1
+    assert GuestDataFolder(str(mine)).read_secrets(digest) == GuestSecrets(SECRET) and kept(mine) == 1
     play = Play(world)
     play.hosts, play.variables = ["h1"], {"bootflow_user_data_dir": str(folder)}
     for name, left in (("web-1", 1), ("plain", 1), ("web-2", 0)):
@@ -154,7 +157,7 @@ def test_where_it_is_kept_by_default(
     folder: str | None,
 ) -> None:
     """Beside an sqlite file; with PostgreSQL in a folder of the user."""
-    monkeypatch.setattr(kept_guest_data, "SYSTEM", SYSTEM)
+    monkeypatch.setattr(guest_data_folder, "SYSTEM", SYSTEM)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", (state or "").format(tmp=tmp_path))
     variables = {
@@ -165,8 +168,8 @@ def test_where_it_is_kept_by_default(
     }
     action = action_of(boot_accept, WorldPorts(world, "run1"), variables, ledger_url=url.format(tmp=tmp_path))
     monkeypatch.setattr("os.geteuid", lambda: uid)
-    found = kept_guest_data.of_action(action).folder
-    assert found == (folder and "%s/%s" % (folder.format(tmp=tmp_path), world.ledger.id))
+    found = guest_data_place.of_action(action)
+    assert getattr(found, "folder", None) == (folder and "%s/%s" % (folder.format(tmp=tmp_path), world.ledger.id))
 
 
 def test_a_boot_keeps_it_by_default(world: World) -> None:
@@ -177,10 +180,11 @@ def test_a_boot_keeps_it_by_default(world: World) -> None:
     action = action_of(
         boot_accept, WorldPorts(world, "run1"), {"bootflow_instances": [], "hostvars": {"localhost": {}}, "groups": {}}
     )
-    own = kept_guest_data.of_action(action)
+    own = guest_data_place.of_action(action)
     assert own.read_secrets(digest) == GuestSecrets(SECRET)
     if not world.url.startswith("sqlite"):
-        modes = [Path(own.folder or "").parents[n].stat().st_mode & 0o777 for n in (0, 1)]
+        assert isinstance(own, GuestDataFolder)
+        modes = [Path(own.folder).parents[n].stat().st_mode & 0o777 for n in (0, 1)]
         assert modes == [0o700, 0o711], "QEMU passes through the folder above, where the host's instances may be"
 
 
@@ -193,3 +197,73 @@ def test_a_refusal_says_where_it_looked(keeping: Evacuating, tmp_path: Path) -> 
         with pytest.raises(errors.GuestDataRequired) as refused:
             keeping.evacuate(names=["app"])
         assert where in refused.value.message
+
+
+KEY, NEW_KEY = "a key of sixteen or more", "a newer key, also long"
+
+
+def stored(*keys: str) -> dict[str, t.Any]:
+    """The variables of a controller that keeps user data in the ledger."""
+    return {"bootflow_user_data_store": "ledger", "bootflow_user_data_keys": list(keys)}
+
+
+@pytest.fixture
+def rebuilding(world: World) -> Rebuilding:
+    """An instance whose user data another controller keeps in the ledger with KEY."""
+    world.report("h1")
+    world.accept(request("web", user_data=SECRET))
+    world.schedule()
+    world.build("h1")
+    GuestDataTable(lambda: world.ledger, world.ledger.id, [KEY]).keep([GuestSecrets(SECRET)])
+    return Rebuilding(world)
+
+
+@pytest.mark.parametrize("keys", [[], [KEY]])
+def test_a_boot_keeps_it_in_the_ledger_until_the_last_instance_is_deleted(
+    world: World, tmp_path: Path, keys: list[str]
+) -> None:
+    world.report("h1")
+    booted(world, None, check_mode=True, variables=stored(*keys), user_data=SECRET, max_count=2)
+    assert not world.rows(guest_texts)
+    booted(world, None, variables=stored(*keys), user_data=SECRET, max_count=2)
+    assert ("hunter2" in str(world.everything())) is (not keys), "in clear text only without a key"
+    assert not list(tmp_path.glob("**/user-data"))
+    play = Play(world)
+    play.hosts, play.variables = ["h1"], stored(*keys)
+    for name, left in (("web-1", 1), ("web-2", 0)):
+        play(names=[name])
+        assert len(world.rows(guest_texts)) == left, name
+
+
+def test_another_controller_rebuilds_with_what_the_ledger_keeps(rebuilding: Rebuilding) -> None:
+    with pytest.raises(errors.GuestDataRequired):
+        rebuilding.play("rebuild", names=["web"])
+    rebuilding.variables.update(stored(NEW_KEY, KEY))
+    assert rebuilding.play("rebuild", names=["web"])["changed"]
+    assert "hunter2" in str(unpack_files(rebuilding.drives[row_of(rebuilding.world, "web").uuid]["files"]))
+
+
+def test_a_rebuild_without_the_key_changes_nothing(rebuilding: Rebuilding) -> None:
+    before = rebuilding.world.everything()
+    rebuilding.variables.update(stored(NEW_KEY))
+    with pytest.raises(errors.GuestDataLocked, match="no key of bootflow_user_data_keys") as refused:
+        rebuilding.play("rebuild", names=["web"])
+    assert "-e @FILE" in refused.value.remedy and rebuilding.world.everything() == before
+    rebuilding.variables["bootflow_instances"] = [{"name": "web", "user_data": SECRET}]
+    assert rebuilding.play("rebuild", names=["web"])["changed"], "the file of the boot is as good"
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({"bootflow_user_data_keys": [KEY]}, "and bootflow_user_data_store is folder"),
+        ({"bootflow_user_data_store": "ledger", "bootflow_user_data_keys": ["short"]}, "fewer than 16 characters"),
+        ({"bootflow_user_data_store": "ledger", "bootflow_user_data_keys": [7]}, "or is no text"),
+    ],
+)
+def test_keys_that_would_not_do_are_refused_first(world: World, variables: dict[str, t.Any], text: str) -> None:
+    world.report("h1")
+    before = world.everything()
+    with pytest.raises(errors.InvalidInput, match=text) as refused:
+        booted(world, None, user_data=SECRET, variables=variables)
+    assert world.everything() == before and "short" not in refused.value.paragraph

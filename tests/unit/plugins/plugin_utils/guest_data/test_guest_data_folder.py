@@ -16,7 +16,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import InjectedFile
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.expand import guest_data_digest
 from ansible_collections.bootflow.compute.plugins.module_utils.core.request.guest_data import GuestSecrets
-from ansible_collections.bootflow.compute.plugins.plugin_utils.builds.kept_guest_data import KeptGuestData
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_data.guest_data_folder import GuestDataFolder
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_data.kept_guest_data import KeptGuestData
 
 TEXT = "#cloud-config\r\npassword: hünter2\n"
 FILES = (InjectedFile("/etc/a", "aHVudGVyMg=="), InjectedFile("/etc/b", "aHVudGVyMg=="))
@@ -32,10 +33,10 @@ def folder(tmp_path: Path) -> Path:
 def test_what_is_kept_is_found_whatever_the_umask(folder: Path) -> None:
     before = os.umask(0)
     try:
-        KeptGuestData(str(folder)).keep([SECRETS, SECRETS, GuestSecrets(admin_password="x")])
+        GuestDataFolder(str(folder)).keep([SECRETS, SECRETS, GuestSecrets(admin_password="x")])
     finally:
         os.umask(before)
-    assert KeptGuestData(str(folder)).read_secrets(DIGEST) == SECRETS
+    assert GuestDataFolder(str(folder)).read_secrets(DIGEST) == SECRETS
     assert {p.stat().st_mode & 0o777 for p in (folder, folder.parent)} == {0o700}
     names = {hashlib.sha256(text.encode()).hexdigest() for text in (TEXT, FILES[0].contents)}
     assert {p.name for p in folder.iterdir()} == {*names, ".lock"}
@@ -44,7 +45,7 @@ def test_what_is_kept_is_found_whatever_the_umask(folder: Path) -> None:
 
 def test_only_what_was_booted_is_found(folder: Path) -> None:
     """Not a part of it, and not what somebody changed."""
-    kept = KeptGuestData(str(folder))
+    kept = GuestDataFolder(str(folder))
     assert kept.read_secrets(DIGEST) is None
     kept.keep([SECRETS])
     assert kept.read_secrets(guest_data_digest(None, ())) is None and kept.read_secrets({}) is None
@@ -61,11 +62,11 @@ def test_only_what_was_booted_is_found(folder: Path) -> None:
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
-    kept = KeptGuestData(None)
+    kept = KeptGuestData()
     kept.keep([SECRETS])
     assert kept.read_secrets(DIGEST) is None and not list(tmp_path.iterdir())
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(errors.InvalidInput, match="are not kept in"):
-        KeptGuestData(str(blocked / "user-data")).keep([SECRETS])
-    KeptGuestData(str(blocked / "user-data")).keep([GuestSecrets()])
+        GuestDataFolder(str(blocked / "user-data")).keep([SECRETS])
+    GuestDataFolder(str(blocked / "user-data")).keep([GuestSecrets()])

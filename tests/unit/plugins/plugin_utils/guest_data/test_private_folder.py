@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
-from ansible_collections.bootflow.compute.plugins.plugin_utils.builds import passwords, private_folder
+from ansible_collections.bootflow.compute.plugins.plugin_utils.builds import passwords
+from ansible_collections.bootflow.compute.plugins.plugin_utils.guest_data import private_folder
 from ansible_collections.bootflow.compute.plugins.plugin_utils.watch import events_file
 
 UUID = "2f4c1c0e-6a0f-4d8e-9f0b-0c6f3f3b2a11"
