@@ -21,9 +21,10 @@ options:
         type: str
         required: true
       type:
-        description: Type of the network, a libvirt network, a Linux bridge of the host, or a bridge that V(vxlan) or V(vlan) joins with the other hosts'.
+        description: Type of the network, a libvirt network, a Linux bridge of the host, a bridge that V(vxlan) or V(vlan) joins with the
+          other hosts', or an interface of the host by V(macvtap).
         type: str
-        choices: [network, bridge, vxlan, vlan]  # types of networks
+        choices: [network, bridge, vxlan, vlan, macvtap]  # types of networks
         default: network
       source:
         description: Name of the libvirt network or bridge on the host. By default O(networks[].name).
@@ -50,7 +51,8 @@ options:
         description: Number of a VLAN, 1 to 4094. Required with O(networks[].type=vlan).
         type: int
       physical_network:
-        description: Physical network of the VLAN, of O(physical_interface_mappings). Required with O(networks[].type=vlan).
+        description: Physical network of O(physical_interface_mappings). Required with O(networks[].type=vlan) and
+          O(networks[].type=macvtap).
         type: str
       subnets:
         description:
@@ -62,7 +64,8 @@ options:
         elements: dict
         default: []
   physical_interface_mappings:
-    description: Physical network -> interface of this host in it, which gets the frames of VLANs with their tags. Required for VLAN networks.
+    description: Physical network -> interface of this host in it, which gets the frames of VLANs with their tags. Required for VLAN and
+      macvtap networks.
     type: dict
     default: {}
   vxlan_address:

@@ -292,7 +292,7 @@ compute_node:
       description:
         - Networks that the host has, by the words of C(bootflow_networks), V(bridge) and V(network), with C(name) and C(active).
         - Libvirt networks have C(autostart), too.
-        - V(vlan) has the physical networks of O(physical_interface_mappings), which are active if their interfaces are up.
+        - V(vlan) and V(macvtap) have the physical networks of O(physical_interface_mappings), which are active if their interfaces are up.
         - With O(vxlan_address), V(vxlan) has C(underlay), which is active if an interface has the address; otherwise it is empty.
         - A type whose networks could not be read is left out.
       type: dict

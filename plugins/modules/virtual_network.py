@@ -17,6 +17,8 @@ description:
     C(urn:bootflow:compute:vxlan:1). What others made under these names is an error, and so is an MTU for which the tunnel has no room.
   - Of a VLAN network, a Linux bridge and a VLAN device in it (C(INTERFACE.VLAN), or C(vlan) and the VLAN where that is too long) are made in the same way,
     with the alias C(urn:bootflow:compute:vlan:1).
+  - Of a macvtap network, a libvirt network with the forward mode C(bridge) and the interface of the physical network is defined and started, with
+    the same mark as managed networks.
   - A file below C(/var/lib/bootflow/networks) has the definition, by which the start of a guest makes the devices again after a restart of the host.
   - A network that is already defined keeps its definition. A managed one that does not serve DHCP as requested is an error.
   - A managed network does not start in a range that another active libvirt network has, or where an interface of the host has its address. Nothing is

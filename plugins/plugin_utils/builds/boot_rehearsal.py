@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from ...module_utils.core import errors
 from ...module_utils.core.networks.network import Network
+from ...module_utils.core.networks.types.registry import DEFAULT, NETWORK_TYPES
 from ...module_utils.core.plans.plan_states import BOOT
 from ...module_utils.core.scheduler import explain
 from ...module_utils.core.scheduler.columns import Fleet
@@ -312,19 +313,25 @@ def _unconnected(placed: t.Iterable[builds.Build]) -> list[str]:
 
 
 def _joined(placed: t.Iterable[builds.Build]) -> list[str]:
-    """Return a line for each VXLAN or VLAN network that hosts of this plan did not have when they reported: the boot makes it there."""
+    """Return a line for each VXLAN, VLAN or macvtap network that hosts of this plan did not have when they reported: the boot makes it there."""
     lacking: dict[str, set[str]] = {}
     for build in placed:
         facts = build.facts
         made = [*(facts.get("vxlan_networks") or ()), *(facts.get("vlan_networks") or ())]
-        present = {bridge["name"] for bridge in made}
+        made += (facts.get("networks") or {}).get(DEFAULT.name) or ()
+        present = {network["name"] for network in made}
         for _port, network in build.ports:
             if network.joins_hosts and network.source not in present and build.row.host:
                 lacking.setdefault(_made_words(network), set()).add(build.row.host)
-    return ["%s are made on %s." % (words, _named(sorted(hosts))) for words, hosts in sorted(lacking.items())]
+    return [
+        "%s %s made on %s." % (words, "are" if " and " in words else "is", _named(sorted(hosts)))
+        for words, hosts in sorted(lacking.items())
+    ]
 
 
 def _made_words(network: Network) -> str:
+    if not NETWORK_TYPES[network.type].vif(network.source)["bridge"]:
+        return "Network %s: libvirt network %s on %s" % (network.name, network.source, network.physical_network)
     if network.vni is not None:
         device = "a VXLAN device with VNI %d and MTU %s" % (network.vni, network.mtu)
     else:

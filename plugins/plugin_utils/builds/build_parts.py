@@ -39,11 +39,11 @@ def network_arguments(action: LedgerAction, networks: t.Iterable[Network]) -> di
     fields = ("name", "type", "source", "manage", "forward", "mtu", "vni", "vlan", "physical_network", "subnets")
     entries = [{k: v for k, v in asdict(network).items() if k in fields} for network in networks]
     has_tunnels = any(entry["vni"] is not None for entry in entries)
-    has_vlans = any(entry["vlan"] is not None for entry in entries)
+    has_uplinks = any(entry["physical_network"] is not None for entry in entries)
     return {
         **host_settings.libvirt_arguments(action),
         **(host_settings.underlay_arguments(action, action.compute_hosts()) if has_tunnels else {}),
-        **(host_settings.vlan_arguments(action) if has_vlans else {}),
+        **(host_settings.vlan_arguments(action) if has_uplinks else {}),
         "networks": entries,
     }
 

@@ -159,6 +159,15 @@ class HostDoesNotFilter(Conflict):
     )
 
 
+class NetworkCannotBeFiltered(InvalidInput):
+    """Port security is requested for a port of a network whose ports no host filters."""
+
+    msg_fmt = (
+        "Ports of network %(network)s have no port security: no host filters what is sent in a network of type %(type)s"
+    )
+    remedy = "Leave port_security_enabled out, or use a network of another type."
+
+
 class PortSecurityPortHasSecurityGroup(Conflict):
     """A port without port security cannot have security groups (Neutron)."""
 

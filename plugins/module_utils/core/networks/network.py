@@ -29,18 +29,23 @@ class Network:
     )
     forward: str = "none"  # of a managed network: none, nat, route, open
     vni: int | None = None  # of a network that reaches over hosts by VXLAN
-    vlan: int | None = None  # with this, of a network that reaches over hosts by a VLAN
-    physical_network: str | None = None
+    vlan: int | None = None  # of a physical network, of a network that is this VLAN
+    physical_network: str | None = None  # that hosts are in by an interface, of a VLAN or macvtap
 
     @property
     def joins_hosts(self) -> bool:
-        """Whether each host gets a bridge for it, which the collection makes and joins to the bridges of the other hosts."""
-        return self.vni is not None or self.vlan is not None
+        """Whether it reaches over hosts by a bridge or a libvirt network that the collection makes on each of them."""
+        return self.vni is not None or self.physical_network is not None
 
     @property
     def is_managed(self) -> bool:
         """Whether each host has its own network for it, which the collection defines, with the gateways as addresses of the host."""
         return self.manage and NETWORK_TYPES[self.type].can_be_managed
+
+    @property
+    def can_be_filtered(self) -> bool:
+        """Whether hosts can filter its ports."""
+        return NETWORK_TYPES[self.type].can_be_filtered
 
     @property
     def host_ranges(self) -> list[str]:

@@ -253,8 +253,8 @@ COMPUTE = Table(
             "physical_interface_mappings",
             Kind("a mapping of physical networks to interfaces ({physnet1: eno2})", _interface_mappings, "dict"),
             {},
-            "Physical networks that this host is in, and its interface in each, for networks of `type: vlan`: an Ethernet device, a bond or a bridge, which"
-            " gets the frames with their tags. A host without the physical network of a request gets no such guests; see"
+            "Physical networks that this host is in, and its interface in each, for networks of `type: vlan` and `type: macvtap`: an Ethernet device,"
+            " a bond or a bridge, which gets the frames with their tags. A host without the physical network of a request gets no such guests; see"
             " [networks.md](networks.md#vlan-networks).",
         ),
         Setting(

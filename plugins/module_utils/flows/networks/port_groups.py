@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ...core import errors
 from ...core.interfaces.port_entries import PortEntry
 from ...core.interfaces.port_security import GivenSecurity, check_together
+from ...core.networks.network import Network
 from ...core.networks.security_rules import DEFAULT
 from ...core.reading.problems import Problems
 from ...ledger.compute.ports import PortRow, PortSecurity
@@ -43,11 +45,18 @@ class Wanted:
 
 
 def of_new_port(entry: PortEntry, groups: t.Sequence[str] | None) -> PortSecurity:
-    """Return the port security of a new port. :raises BootflowError: groups or address pairs without port security"""
+    """Return the port security of a new port. :raises BootflowError: groups or address pairs without port security, or port security that cannot be"""
     given = entry.security
+    check_can_be_filtered(entry.network, given.enabled)
     enabled = entry.network.port_security_enabled if given.enabled is None else given.enabled
     check_together(enabled, groups or (), given.pairs or ())
     return PortSecurity(enabled, groups, t.cast("t.Sequence[t.Mapping[str, str]]", given.pairs or ()))
+
+
+def check_can_be_filtered(network: Network | None, enabled: bool | None) -> None:
+    """:raises NetworkCannotBeFiltered: port security is requested in a network whose ports no host filters"""
+    if enabled and network is not None and not network.can_be_filtered:
+        raise errors.NetworkCannotBeFiltered(network=network.name, type=network.type)
 
 
 def difference(tx: Transaction, row: PortRow, given: GivenSecurity, groups: t.Sequence[str] | None) -> list[str]:

@@ -173,6 +173,7 @@ def update(
             problems.add(change.path + ".name", error)
         values, changed = updating.change(change, row)
         with problems.collect(change.path):
+            port_groups.check_can_be_filtered(networks.get(row.network_id), change.security.enabled)
             security_values, security_changed = port_groups.change(tx, row, change.security, wanted.ids[change.path])
             if row.host in unfiltered and port_groups.GROUPS in security_changed:
                 raise errors.HostDoesNotFilter(host=row.host)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ...core.errors import HostLacksNetwork, NetworkError
+from ...core.errors import NetworkError
 from ...core.networks.physical import MOST_VLAN, vlan_device
-from .links import Links, host_name, info_of, ip, is_up, links_of
+from .links import Links, host_name, info_of, ip
 from .made_bridges import MadeBridge, in_words, up_words
 
 
@@ -72,22 +72,3 @@ class Vlan(MadeBridge):
                     remedy="Use the bridge that %s is in (type: bridge), or remove %s if nothing uses it, or write another vlan for network %s."
                     % (link["ifname"], link["ifname"], network),
                 )
-
-
-def wanted_vlan(bridge: str, interface: str, vlan: int, mtu: int | None, network: str, lacks: HostLacksNetwork) -> Vlan:
-    """Return the VLAN of a network on this host.
-
-    :arg mtu: None: that of the interface. :arg network: its name, for messages. :arg lacks: the error for an interface that is not there, or is down
-    :raises NetworkError: the MTU is larger than that of the interface, which carries the frames. :raises HostLacksNetwork: see lacks
-    """
-    link = links_of([interface]).get(interface)
-    if link is None or not is_up(link):
-        raise lacks
-    most = int(link["mtu"])
-    if mtu is not None and mtu > most:
-        raise NetworkError(
-            message="network %s has MTU %d, and %s on %s has %d" % (network, mtu, interface, host_name(), most),
-            remedy="Write mtu: %d on network %s in bootflow_networks, or raise the MTU of %s and of all between the hosts."
-            % (most, network, interface),
-        )
-    return Vlan(bridge=bridge, mtu=most if mtu is None else mtu, interface=interface, vlan=vlan)

@@ -19,7 +19,7 @@ from ..os.locks import LOCK_ROOT, host_lock
 from ..os.paths import checked_uuid
 from .dhcp import Reservation, release, reserve
 from .hot_plug import ATTACHED, CONFIG, DETACHED, LIVE, TRIES, Device, ensure_device, refuse_rescue
-from .vifs import wait_plugged
+from .vifs import macvtap_devices_of, wait_plugged
 
 STATES = (ATTACHED, DETACHED)
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
@@ -71,8 +71,9 @@ class DomainInterface(Device):
     def wait(self, domain: t.Any, element: t.Any) -> None:
         """:raises VirtualInterfaceCreateException: the interface does not come up."""
         target = element.find("target")
-        if target is not None and target.get("dev"):
-            wait_plugged(domain, *self.plugging, devices=[str(target.get("dev"))])
+        device = "" if target is None else str(target.get("dev") or "")
+        if device and device not in macvtap_devices_of(domain):
+            wait_plugged(domain, *self.plugging, devices=[device])
 
     def clean(self, connection: t.Any, check_mode: bool) -> bool:
         return bool(self.network) and bool(release(connection, self.network, self.key, check_mode))

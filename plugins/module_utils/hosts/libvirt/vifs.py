@@ -23,13 +23,24 @@ from .connection import libvirt_errors
 SIOCGIFFLAGS = 0x8913
 IFF_UP = 1
 POLL = 0.05  # seconds
+_MACVTAP = "direct"  # also of an interface in a libvirt network of the forward mode bridge, of a running guest
 
 
 def devices_of(domain: t.Any) -> list[str]:
-    """Return the host interfaces of an active domain, as named by libvirt."""
+    """Return the host interfaces of an active domain that something plugs in, as named by libvirt."""
+    return _devices(domain, lambda interface_type: interface_type != _MACVTAP)
+
+
+def macvtap_devices_of(domain: t.Any) -> list[str]:
+    """Return the macvtap devices of an active domain. libvirt turns them on when the CPUs of the guest start, and nothing plugs them in."""
+    return _devices(domain, lambda interface_type: interface_type == _MACVTAP)
+
+
+def _devices(domain: t.Any, has_type: t.Callable[[str | None], bool]) -> list[str]:
     with libvirt_errors():
         live = ElementTree.fromstring(domain.XMLDesc(0))
-    return [str(target.get("dev")) for target in live.iterfind("devices/interface/target[@dev]")]
+    interfaces = [i for i in live.iterfind("devices/interface") if has_type(i.get("type"))]
+    return [str(target.get("dev")) for i in interfaces for target in i.iterfind("target[@dev]")]
 
 
 def is_plugged(device: str) -> bool:

@@ -12,7 +12,15 @@ from __future__ import annotations
 
 from ...core.instances import moves, states
 from ..db.sqlalchemy_import import sa
-from . import backup_tables, guest_data_tables, image_tables, plan_tables, security_tables, service_tables, volume_tables
+from . import (
+    backup_tables,
+    guest_data_tables,
+    image_tables,
+    plan_tables,
+    security_tables,
+    service_tables,
+    volume_tables,
+)
 from .base import one_of, partial_index
 
 # Of all tables, including tables of volumes, images, backups, security groups, services, plans and user data

@@ -21,6 +21,7 @@ class Bridge:
 
     name = "bridge"
     noun = "Linux bridge"
+    can_be_filtered = True
     can_be_managed = False
 
     def default_source(self, fields: Fields, name: str) -> str:

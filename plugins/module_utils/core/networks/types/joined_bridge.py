@@ -23,6 +23,7 @@ class JoinedBridge:
     ``field``: of the entry, which has the number. ``prefix``: of the bridge's name, before the number. ``devices``: names of such devices.
     """
 
+    can_be_filtered = True
     can_be_managed = False
     name: str
     noun: str

@@ -25,6 +25,7 @@ class LibvirtNetwork:
 
     name = "network"
     noun = "libvirt network"
+    can_be_filtered = True
     can_be_managed = True
 
     def default_source(self, fields: Fields, name: str) -> str:

@@ -19,12 +19,14 @@ class NetworkType(t.Protocol):
     """A type of network, as the catalogue, network_info and the domain XML have it.
 
     ``name``: the word of bootflow_networks, which is also the type of the network's VIFs. ``can_be_managed``: whether each host can have its
-    own network, which the collection defines. ``noun``: what such a network is called on a host. ``source``: the name of the network on its hosts.
+    own network, which the collection defines. ``can_be_filtered``: whether a host can filter its ports.
+    ``noun``: what such a network is called on a host. ``source``: the name of the network on its hosts.
     """
 
     name: str
     noun: str
     can_be_managed: bool
+    can_be_filtered: bool
 
     def default_source(self, fields: Fields, name: str) -> str:
         """Return the name on the hosts of a network whose entry has no ``source``. :arg name: in the catalogue"""

@@ -9,10 +9,13 @@ from __future__ import annotations
 import typing as t
 
 from .bridge import Bridge
+from .macvtap import MacvtapNetwork
 from .network import LibvirtNetwork
 from .network_type import NetworkType
 from .vlan import VlanNetwork
 from .vxlan import Vxlan
 
 DEFAULT: NetworkType = LibvirtNetwork()
-NETWORK_TYPES: t.Mapping[str, NetworkType] = {kind.name: kind for kind in (DEFAULT, Bridge(), Vxlan(), VlanNetwork())}
+NETWORK_TYPES: t.Mapping[str, NetworkType] = {
+    kind.name: kind for kind in (DEFAULT, Bridge(), Vxlan(), VlanNetwork(), MacvtapNetwork())
+}

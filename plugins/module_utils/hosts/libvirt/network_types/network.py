@@ -40,7 +40,7 @@ NETWORK_NAMESPACE = "urn:bootflow:compute:network:1"
 FORMER_NETWORK_NAMESPACE = "https://bootflow.example.org/xmlns/libvirt/network/1"
 #: A file for each network, named by its UUID: its time is when a build last needed the network.
 _NEEDED = os.path.join(LOCK_ROOT, "networks")
-_LOCK = "networks"
+LOCK = "networks"
 
 _DNSMASQ = "http://libvirt.org/schemas/network/dnsmasq/1.0"
 
@@ -66,7 +66,7 @@ class HostLibvirtNetwork:
             return _check_network(find_network(connection, spec.real_name), spec)
         if check_mode:
             return _ensure_managed(connection, spec, True)
-        with host_lock(LOCK_ROOT, _LOCK):
+        with host_lock(LOCK_ROOT, LOCK):
             return _ensure_managed(connection, spec, False)
 
     def purge(
@@ -77,10 +77,10 @@ class HostLibvirtNetwork:
 
         :arg min_age: seconds since a build needed the network. :arg keep: names of networks to keep.
         """
-        with contextlib.nullcontext() if check_mode else host_lock(LOCK_ROOT, _LOCK):
+        with contextlib.nullcontext() if check_mode else host_lock(LOCK_ROOT, LOCK):
             with libvirt_errors():
                 networks = sorted(connection.listAllNetworks(0), key=lambda network: str(network.name()))
-                ours = [n for n in networks if n.name() not in keep and _is_ours(n)]
+                ours = [n for n in networks if n.name() not in keep and is_ours(n)]
             used = used_by_domains(connection) if ours else set()
             for network in ours:
                 outcome = attempt(lambda n: _purge(n, used, min_age, check_mode), network)
@@ -97,7 +97,7 @@ class HostLibvirtNetwork:
 
     def report(self, connection: t.Any) -> list[ServedNetwork]:
         networks = _all_networks(connection)
-        return [ServedNetwork(str(network.name()), _is_ours(network), reservations_of(network)) for network in networks]
+        return [ServedNetwork(str(network.name()), is_ours(network), reservations_of(network)) for network in networks]
 
 
 def _as_found(network: t.Any) -> FoundNetwork:
@@ -114,7 +114,7 @@ def _all_networks(connection: t.Any) -> t.Sequence[t.Any]:
 def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> dict[str, t.Any]:
     network = find_network(connection, spec.real_name)
     defined = network is None
-    definition = network_xml(spec) if network is None else _definition_of(network)
+    definition = network_xml(spec) if network is None else definition_of(network)
     if not defined:
         _check_dhcp(definition, spec)
     with libvirt_errors():
@@ -138,30 +138,31 @@ def _ensure_managed(connection: t.Any, spec: NetworkSpec, check_mode: bool) -> d
         progress.mark_changed()
     with libvirt_errors():
         if network is None:
-            network = _define(connection, spec, definition)
+            network = define(connection, spec.real_name, definition)
         if start:
             _start(network, spec, definition, defined)
         if autostart:
             network.setAutostart(1)
     if start:  # guests that run have lost the former one
         plug_in(unplugged(connection, spec.real_name))
-    _mark_needed(network)
+    mark_needed(network)
     result["bridge"] = bridge_of(network)
     return result
 
 
-def _definition_of(network: t.Any) -> str:
+def definition_of(network: t.Any) -> str:
     """Return the persistent definition, or else the running one."""
     with libvirt_errors():
         return str(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE if network.isPersistent() else 0))
 
 
-def _define(connection: t.Any, spec: NetworkSpec, xml: str) -> t.Any:
+def define(connection: t.Any, name: str, xml: str) -> t.Any:
+    """Define a network and return it, or the one that another process has defined meanwhile."""
     try:
         return connection.networkDefineXML(xml)
     except libvirt.libvirtError:
         # Another process may have defined it meanwhile.
-        network = find_network(connection, spec.real_name)
+        network = find_network(connection, name)
         if network is None:
             raise
         return network
@@ -204,8 +205,7 @@ def network_xml(spec: NetworkSpec) -> str:
     options = _dhcp_options(spec)
     root = etree.Element("network", nsmap={"dnsmasq": _DNSMASQ} if options else None)
     etree.SubElement(root, "name").text = spec.real_name
-    ours = etree.SubElement(root, "metadata")
-    etree.SubElement(ours, "{%s}network" % NETWORK_NAMESPACE, nsmap={"bootflow": NETWORK_NAMESPACE})
+    add_mark(root)
     if spec.forward != "none":
         etree.SubElement(root, "forward", mode=spec.forward)
     bridge = etree.SubElement(root, "bridge", stp="on", delay="0")
@@ -222,6 +222,12 @@ def network_xml(spec: NetworkSpec) -> str:
         for option in options:
             etree.SubElement(parent, "{%s}option" % _DNSMASQ, value=option)
     return to_text(root)
+
+
+def add_mark(root: t.Any) -> None:
+    """Mark the definition of a network as ours."""
+    ours = etree.SubElement(root, "metadata")
+    etree.SubElement(ours, "{%s}network" % NETWORK_NAMESPACE, nsmap={"bootflow": NETWORK_NAMESPACE})
 
 
 def _dhcp_options(spec: NetworkSpec) -> list[str]:
@@ -287,7 +293,7 @@ def _purge(network: t.Any, used: t.Collection[str], min_age: float, check_mode: 
     return {"changed": True, "definition": definition}
 
 
-def _is_ours(network: t.Any) -> bool:
+def is_ours(network: t.Any) -> bool:
     """Return whether this collection defined the network."""
     if not network.isPersistent():
         return False
@@ -311,7 +317,8 @@ def _needed_file(network: t.Any) -> str:
     return os.path.join(_NEEDED, network.UUIDString())
 
 
-def _mark_needed(network: t.Any) -> None:
+def mark_needed(network: t.Any) -> None:
+    """Note that a build needs the network now."""
     make_dirs(_NEEDED, 0o700)
     with opened(_needed_file(network), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW) as fd:
         os.utime(fd)

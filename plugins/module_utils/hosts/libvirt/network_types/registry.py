@@ -10,12 +10,13 @@ import contextlib
 import typing as t
 
 from .bridge import HostBridge
+from .macvtap import HostMacvtap
 from .network import HostLibvirtNetwork
 from .network_type import NO_UPLINKS, FoundNetwork, HostNetworkType, NetworkSpec, ServedNetwork, Uplinks
 from .vlan import HostVlan
 from .vxlan import HostVxlan
 
-_TYPES: tuple[HostNetworkType, ...] = (HostLibvirtNetwork(), HostBridge(), HostVxlan(), HostVlan())
+_TYPES: tuple[HostNetworkType, ...] = (HostLibvirtNetwork(), HostBridge(), HostVxlan(), HostVlan(), HostMacvtap())
 HOST_NETWORK_TYPES: t.Mapping[str, HostNetworkType] = {network_type.kind.name: network_type for network_type in _TYPES}
 
 

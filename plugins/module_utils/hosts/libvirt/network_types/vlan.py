@@ -9,12 +9,12 @@ from __future__ import annotations
 import typing as t
 
 from ....core.errors import InvalidInput
-from ....core.networks.on_hosts import ABSENT, INACTIVE, HostNetwork
-from ....core.networks.physical import MOST_VLAN, check_interface_mappings
+from ....core.networks.physical import MOST_VLAN
 from ....core.networks.types.vlan import VlanNetwork
-from ...bridges import links, vlans
+from ...bridges import vlans
 from .joined_bridges import ensure_joined, purge_joined
 from .network_type import FoundNetwork, NetworkSpec, ServedNetwork, Uplinks
+from .on_physical_networks import physical_networks, uplink_of
 
 
 class HostVlan:
@@ -34,12 +34,9 @@ class HostVlan:
                 message="network %s has no physical_network, or no VLAN between 1 and %d" % (spec.name, MOST_VLAN),
                 remedy="Write physical_network and vlan for network %s in bootflow_networks." % spec.name,
             )
-        needed = HostNetwork(self.kind.name, spec.physical_network, spec.name)
-        interface = check_interface_mappings(spec.uplinks.physical_interfaces).get(spec.physical_network)
-        if interface is None:
-            raise needed.refusal(ABSENT, links.host_name())
-        lacks = needed.refusal(INACTIVE, links.host_name())
-        wanted = vlans.wanted_vlan(name, interface, spec.vlan, spec.mtu, spec.name, lacks)
+        uplink = uplink_of(spec)
+        mtu = uplink.mtu if spec.mtu is None else spec.mtu
+        wanted = vlans.Vlan(bridge=name, mtu=mtu, interface=uplink.interface, vlan=spec.vlan)
         return {**ensure_joined(connection, wanted, spec.name, check_mode), "type": spec.type}
 
     def purge(
@@ -49,12 +46,7 @@ class HostVlan:
 
     def networks(self, connection: t.Any, uplinks: Uplinks) -> list[FoundNetwork]:
         """Return the physical networks that the host is in: the bridges are made where they are missing."""
-        mappings = check_interface_mappings(uplinks.physical_interfaces)
-        present = links.links_of(mappings.values())
-        return [
-            FoundNetwork(network, interface in present and links.is_up(present[interface]))
-            for network, interface in mappings.items()
-        ]
+        return physical_networks(uplinks)
 
     def report(self, connection: t.Any) -> list[ServedNetwork]:
         return []  # nothing serves DHCP there

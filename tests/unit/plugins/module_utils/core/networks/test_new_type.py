@@ -64,6 +64,7 @@ class OpenVSwitch:
     name = "ovs"
     noun = "Open vSwitch bridge"
     can_be_managed = False
+    can_be_filtered = True
 
     def default_source(self, fields: Fields, name: str) -> str:
         return name

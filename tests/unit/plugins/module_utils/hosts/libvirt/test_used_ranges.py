@@ -144,7 +144,7 @@ def host(monkeypatch):
     for module in (connection, dhcp, libvirt_network, taps, used_ranges):
         monkeypatch.setattr(module, "libvirt", types.SimpleNamespace(**names), raising=False)
     monkeypatch.setattr(libvirt_network, "host_lock", lambda *_arguments: contextlib.nullcontext())
-    monkeypatch.setattr(libvirt_network, "_mark_needed", lambda _network: None)
+    monkeypatch.setattr(libvirt_network, "mark_needed", lambda _network: None)
     made = FakeHost()
     monkeypatch.setattr(used_ranges, "run", made.run)
     return made
