@@ -176,6 +176,7 @@ class Rounds:
         }
         for whose in self.others:
             row[whose] = round(self.seconds(name, whose), 3)
+            row["%s_processor" % whose] = round(min(usage.processor for usage, _s in self.taken[name, whose]), 3)
             row["%s_megabytes" % whose] = round(max(usage.megabytes for usage, _s in self.taken[name, whose]))
             row["%s_server" % whose] = round(min(server for _usage, server in self.taken[name, whose]), 3)
         return row
@@ -183,8 +184,10 @@ class Rounds:
 
 def print_row(row: t.Mapping[str, t.Any]) -> None:
     numbers = (row["ours"], row["limit"], row["ratio"], "<= %.4g" % row["bound"], "ok" if row["within"] else "MISSED")
-    more = (row["processor"], row["server"], row["megabytes"], row["lines"], row.get("before", ""))
-    print("%-88s %8.2f %8.2f %7.2f %7s %-6s %8.1f %8.2f %6d %6d %8s" % (row["name"], *numbers, *more), flush=True)
+    more = (row["processor"], row["server"], row["megabytes"], row["lines"])
+    before = (row.get("before", ""), row.get("before_processor", ""))
+    line = "%-88s %8.2f %8.2f %7.2f %7s %-6s %8.1f %8.2f %6d %6d %8s %8s"
+    print(line % (row["name"], *numbers, *more, *before), flush=True)
 
 
 def main() -> int:
@@ -202,8 +205,8 @@ def main() -> int:
     chosen = [w for w in WORKS if any(word.strip() in w for word in arguments.works.split(","))]
     limits = [limit for limit in LIMITS if limit in {WORKS[work][0] for work in chosen}]
     rows: list[dict[str, t.Any]] = []
-    head = ("work", "ours s", "limit s", "ratio", "bound", "", "CPU s", "server s", "MiB", "lines", "before s")
-    print("%-88s %8s %8s %7s %7s %-6s %8s %8s %6s %6s %8s" % head, flush=True)
+    head = ("work", "ours s", "limit s", "ratio", "bound", "", "CPU s", "server s", "MiB", "lines", "before s", "CPU s")
+    print("%-88s %8s %8s %7s %7s %-6s %8s %8s %6s %6s %8s %8s" % head, flush=True)
     with tempfile.TemporaryDirectory(prefix="bf-bench-", dir="/var/tmp") as folder, PostgresServer() as server:
         others = {}
         if arguments.before:

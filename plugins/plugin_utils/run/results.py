@@ -102,9 +102,11 @@ def error_result(error: errors.BootflowError, *, reasons: bool = True, **result:
     lines = ["%s: %s" % (error.code, error.message)]
     if isinstance(error, errors.InvalidRequest):
         lines = ["The request has %d error%s." % (len(error.errors), "" if len(error.errors) == 1 else "s")]
-        for entry in error.errors:
+        for entry in error.errors[:ITEMS_NAMED]:
             lines += ["%s: %s: %s" % (entry.get("path") or "request", entry["code"], entry["message"])]
             lines += ["  Remedy: " + entry["remedy"]] if entry.get("remedy") else []
+        rest = len(error.errors) - ITEMS_NAMED
+        lines += ["And %d more: the field errors of the result has all; -v prints it." % rest] if rest > 0 else []
     elif isinstance(error, errors.Incomplete):
         lines += item_lines(error.items, reasons)
         lines += ["Remedy: " + error.remedy] if error.remedy else []
