@@ -69,8 +69,7 @@ options:
   fields:
     description:
       - Only these fields in C(bootflow_instance), such as V([host, metadata]). Without it, all of them.
-      - Expressions of O(compose), O(groups) and O(keyed_groups) see these fields only. Ansible copies what each host has, so a few fields make an inventory
-        of thousands of instances several times as fast.
+      - Expressions of O(compose), O(groups) and O(keyed_groups) see these fields only. Ansible copies all that each host has.
     type: list
     elements: str
   group:

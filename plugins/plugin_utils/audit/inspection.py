@@ -25,7 +25,7 @@ def ledger_to_read(action: LedgerAction) -> Ledger:
 
 
 def inspect_compute_host(action: LedgerAction, host: str, begun: Answer) -> dict[str, t.Any]:
-    """Ask the current host, a compute host. It is asked for the volumes that the first stage read, so the answer is of that time.
+    """Ask the current host, a compute host. The question names the volumes that the first stage read, so the answer has the time of that stage.
 
     :arg begun: the result of the first stage
     """
