@@ -12,7 +12,7 @@ short_description: Describe domains of other software, and mark them as a ledger
 version_added: "0.9.0"
 description:
   - Describes the domains of a host that this collection did not make, or writes into their metadata that a ledger has them, or removes that.
-  - The metadata is an element C(owner) of its own namespace, in the definition and in the running guest. No device of a guest is touched.
+  - The metadata is an element C(owner) of a separate namespace, in the definition and in the running guest. No device of a guest is touched.
   - A domain that fails does not fail the others. Look at RV(outcomes) for each one's outcome.
 author: bootflow.compute authors (@bootflow)
 extends_documentation_fragment:
@@ -27,7 +27,7 @@ options:
   state:
     description:
       - V(described) returns the domains, and changes nothing.
-      - V(adopted) marks the domains of O(uuids) as those of O(ledger_id), V(released) removes that mark.
+      - V(adopted) marks the domains of O(uuids) as domains of the ledger O(ledger_id), V(released) removes that mark.
     type: str
     choices: [described, adopted, released]
     default: described
@@ -136,8 +136,8 @@ def main():
     try:
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
             if args["state"] == "described":
-                found = foreign_domains(connection, args["names"], args["instances_path"], args["volume_group"])
-                module.exit_json(changed=False, domains=found, outcomes={})
+                domains = foreign_domains(connection, args["names"], args["instances_path"], args["volume_group"])
+                module.exit_json(changed=False, domains=domains, outcomes={})
             ledger_id, change = checked_uuid(args["ledger_id"]), mark if args["state"] == "adopted" else unmark
 
             def one(uuid):

@@ -64,6 +64,14 @@ OTHER_MEANINGS: dict[tuple[str, str], set[str]] = {
         HOSTS + "os/volume_sources.py",
     },
     ("network", "libvirt's default for an interface of a definition"): {CORE + "guest/domain/interface.py"},
+    ("network", "libvirt's types of disks and interfaces, and their attributes"): {
+        CORE + "adopt/description.py",
+        CORE + "adopt/verdict.py",
+    },
+    ("bridge", "libvirt's type of an interface, and its attribute"): {
+        CORE + "adopt/description.py",
+        CORE + "adopt/verdict.py",
+    },
     ("bridge", "Nova's list of types that network_data.json names"): {CORE + "networks/network_info.py"},
     ("bridge", "libvirt's type of an interface in a Linux bridge"): {CORE + "networks/types/joined_bridge.py"},
     ("network", "an attribute of libvirt's interfaces"): {HOSTS + "libvirt/network_types/used_networks.py"},

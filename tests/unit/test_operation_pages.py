@@ -39,6 +39,7 @@ NAMES = {
 OTHERS = {"console", "lock", "unlock", "reclaim", "drain", "power_sync", "watch"}
 #: Actions without a playbook of their own; attach_volume, detach_volume and swap_volume are described in docs/volumes.md.
 WITHOUT = {"soft_delete", "attach_volume", "detach_volume", "swap_volume", "update_instance_metadata"}
+WITHOUT |= {"release"}  # docs/adopt.md
 WITHOUT |= {"snapshot_volume_backed"}  # a snapshot of an instance whose root is a volume
 DIALECT = r"\b(those (that|who)|went over|goes over|leads? out|lets? go|is told|same again|anew|whoever|see that)\b"
 

@@ -75,6 +75,11 @@ class Adoption(Stages):
         except errors.BootflowError as error:
             self.action.ports.display.warning("%s did not answer and is left out: %s" % (host, error.paragraph))
             return {"changed": False, "answered": False, "error": error.as_dict()}
+        if host_settings.disk_pool(
+            settings
+        ):  # the room that the host gives out is that of the pool, which none of these disks is in
+            for disk in (disk for domain in domains for disk in domain.get("disks") or ()):
+                disk["local"] = False
         return {"changed": False, "answered": True, "domains": domains}
 
     def _decide(self) -> Result:

@@ -47,7 +47,7 @@ def describe(text: str) -> dict[str, t.Any]:
     other_devices: [words], pins: [[guest CPU, host CPU]], agent, made_by: "" or "bootflow" or "nova", ledger: id or ""}.
     ``agent``: whether the guest agent is connected. Memory is MiB, rounded up.
 
-    :raises InvalidInput: the text is no domain, or beyond a limit.
+    :raises InvalidInput: the text is not a domain, or exceeds a limit.
     """
     if len(text) > MOST_BYTES:
         raise InvalidInput(reason="the XML has %d characters, more than %d" % (len(text), MOST_BYTES))
@@ -55,7 +55,7 @@ def describe(text: str) -> dict[str, t.Any]:
     if root.tag != "domain":
         raise InvalidInput(reason="the XML must be a domain, got %s" % str(root.tag)[:MOST_TEXT])
     os_type = root.find("os/type")
-    found: dict[str, t.Any] = {
+    described: dict[str, t.Any] = {
         "uuid": checked_uuid((root.findtext("uuid") or "").strip()),
         "name": _text(root.findtext("name"), "name"),
         "arch": _text(None if os_type is None else os_type.get("arch"), "os/type/@arch", empty=True),
@@ -70,11 +70,11 @@ def describe(text: str) -> dict[str, t.Any]:
         "ledger": _ledger(root),
     }
     host_devices = _devices(root, "hostdev")
-    found["pci"] = [_address(element) for element in host_devices if element.get("type") == "pci"]
+    described["pci"] = [_address(element) for element in host_devices if element.get("type") == "pci"]
     others = [element.get("type") or "of an unknown type" for element in host_devices if element.get("type") != "pci"]
-    found["other_devices"] = ["host device %s" % _text(kind, "hostdev/@type") for kind in others]
-    found["other_devices"] += ["TPM of the host"] * len(root.findall("devices/tpm/backend[@type='passthrough']"))
-    return found
+    described["other_devices"] = ["host device %s" % _text(kind, "hostdev/@type") for kind in others]
+    described["other_devices"] += ["TPM of the host"] * len(root.findall("devices/tpm/backend[@type='passthrough']"))
+    return described
 
 
 def made_by(root: t.Any) -> str:
@@ -86,7 +86,7 @@ def made_by(root: t.Any) -> str:
 
 
 def _ledger(root: t.Any) -> str:
-    """Return the id of the ledger that has the domain; "" for none, or for a mark that is no id."""
+    """Return the id of the ledger that has the domain; "" for none, or for a mark that is not an id."""
     owner = root.find("metadata/{%s}owner" % OWNER_NAMESPACE)
     try:
         return checked_uuid(str(owner.get("ledger"))) if owner is not None else ""
@@ -128,7 +128,7 @@ def _memory_mb(element: t.Any) -> int:
 
 
 def _has_medium(disk: t.Any) -> bool:
-    """Whether there is something in it: an empty drive is no disk."""
+    """Whether there is something in it: an empty drive is not a disk."""
     return disk.find("source") is not None or disk.get("device", "disk") in ("disk", "lun")
 
 
@@ -147,7 +147,7 @@ def _interface(element: t.Any) -> dict[str, t.Any]:
     mac, kind, source = element.find("mac"), str(element.get("type") or ""), element.find("source")
     address = "" if mac is None else str(mac.get("address") or "").lower()
     if address and not _MAC.fullmatch(address):
-        raise InvalidInput(reason="%r is no MAC address" % address[:MOST_TEXT])
+        raise InvalidInput(reason="%r is not a MAC address" % address[:MOST_TEXT])
     place = source.get(_PLUGS[kind]) if source is not None and kind in _PLUGS else None
     return {
         "mac": address,
@@ -163,9 +163,9 @@ def _address(element: t.Any) -> str:
     try:
         numbers = [int(word, 0) for word in words]
     except ValueError:
-        raise InvalidInput(reason="%s is no PCI address" % " ".join(words)[:MOST_TEXT]) from None
+        raise InvalidInput(reason="%s is not a PCI address" % " ".join(words)[:MOST_TEXT]) from None
     if not all(0 <= number <= most for number, most in zip(numbers, (2**32 - 1, 0xFF, 0x1F, 7))):
-        raise InvalidInput(reason="%s is no PCI address" % " ".join(words)[:MOST_TEXT])
+        raise InvalidInput(reason="%s is not a PCI address" % " ".join(words)[:MOST_TEXT])
     return "%04x:%02x:%02x.%x" % tuple(numbers)
 
 

@@ -55,7 +55,7 @@ REFUSALS: dict[str, tuple[str, str]] = {
     ),
     "cleanup_due": ("host %s has to be cleaned of a deleted instance with its UUID", "Run bootflow.compute.audit first."),
     "name_invalid": (
-        "%r is no name of an instance: 1 to 255 printable characters, no space first or last",
+        "%r is not a name for an instance: 1 to 255 printable characters, no space first or last",
         "Name it in bootflow_adopt_names.",
     ),
     "name_taken": ("the project %s has another instance %s", "Give it another name in bootflow_adopt_names."),
@@ -143,7 +143,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Wishes:
-    """Wishes of the person who adopts. ``names``: of domains, by UUID or by name"""
+    """Wishes for an adoption. ``names``: of instances, by UUID or name of the domain"""
 
     project: str
     networks: t.Sequence[Network]
@@ -190,16 +190,16 @@ class Verdict:
 
 def judge(domains: t.Iterable[tuple[str, t.Mapping[str, t.Any]]], known: Known, wishes: Wishes) -> list[Verdict]:
     """Return the verdict on each domain, in order. :arg domains: (host, its description with what the host adds to it)"""
-    found = list(domains)
+    listed = list(domains)
     hosts: dict[str, set[str]] = {}
-    for host, domain in found:
+    for host, domain in listed:
         hosts.setdefault(domain["uuid"], set()).add(host)
     book = _Book(known)
-    return [_judge(host, domain, sorted(hosts[domain["uuid"]] - {host}), book, wishes) for host, domain in found]
+    return [_judge(host, domain, sorted(hosts[domain["uuid"]] - {host}), book, wishes) for host, domain in listed]
 
 
 class _Book:
-    """What the ledger has, and what the domains judged so far have taken."""
+    """Names, addresses and resources that the ledger has given out, and that domains judged before have taken."""
 
     def __init__(self, known: Known):
         self.known = known
@@ -331,7 +331,7 @@ def _judge_devices(verdict: Verdict, domain: t.Mapping[str, t.Any], node: Node, 
         return
     pins = {cpu: host_cpu for cpu, host_cpu in domain["pins"] if cpu < verdict.vcpus}
     if len(pins) < verdict.vcpus or len(set(pins.values())) < len(pins):
-        verdict.notes.append("its pins to CPUs of the host are not claimed: not every vCPU has a CPU of its own")
+        verdict.notes.append("its pins to CPUs of the host are not claimed: not every vCPU has a separate CPU")
         return
     taken = sorted(set(pins.values()) & book.pinned[verdict.host])
     if taken:

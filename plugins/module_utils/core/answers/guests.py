@@ -191,8 +191,6 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                     "A domain that cannot be described has C(uuid), C(name) and C(error).",
                 ),
                 returned="with O(state=described)",
-                type="list",
-                elements="dict",
             ),
             "outcomes": outcomes(
                 "The outcome of each domain, by its UUID. Empty with O(state=described).",

@@ -161,7 +161,7 @@ class DomainsNotAdoptable(Conflict):
     MOST_NAMED = 5
 
     @classmethod
-    def of(cls, refused: t.Sequence[t.Any], total: int) -> DomainsNotAdoptable:
+    def from_verdicts(cls, refused: t.Sequence[t.Any], total: int) -> DomainsNotAdoptable:
         """:arg refused: core.adopt.verdict.Verdict of each domain. :arg total: the number of all"""
         named = refused[: cls.MOST_NAMED]
         texts = ["%s on %s: %s (%s)" % (v.domain, v.host, r.message, r.code) for v in named for r in v.reasons]

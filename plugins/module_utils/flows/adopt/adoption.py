@@ -36,7 +36,7 @@ Domains = t.Sequence[t.Tuple[str, t.Mapping[str, t.Any]]]  # (host, description)
 
 @dataclass(frozen=True)
 class Adopter:
-    """The person who adopts. ``required``: names and UUIDs of domains that all have to be adoptable"""
+    """Conditions of an adoption. ``required``: names and UUIDs of domains that all have to be adoptable"""
 
     wishes: Wishes
     user: str = ""
@@ -51,12 +51,13 @@ def adopt(tx: Transaction, domains: Domains, adopter: Adopter) -> list[Verdict]:
     runs.renew(tx)
     wishes = adopter.wishes
     take_turns(tx, "project", [wishes.project])
+    instances.lock(tx, {domain["uuid"] for _host, domain in domains})
     allocator = ports.Allocator(tx, tx.rng, wishes.networks)
     locked = nodes.lock_hosts(tx, sorted({host for host, _domain in domains}))
     verdicts = judge(domains, survey(tx, domains, wishes), wishes)
     refused = [v for v in verdicts if v.reasons and {v.uuid, v.domain} & set(adopter.required)]
     if refused:
-        raise DomainsNotAdoptable.of(refused, len(verdicts))
+        raise DomainsNotAdoptable.from_verdicts(refused, len(verdicts))
     adopted = [v for v in verdicts if v.state == ADOPT]
     if adopted:
         _write(tx, adopted, adopter, allocator, {row.host: row for row in locked})
@@ -76,14 +77,15 @@ def survey(tx: Transaction, domains: Domains, wishes: Wishes) -> Known:
     }
     holders = {place: ports.address_holder(tx, *place) for place in sorted(places)}
     due = [c for c in cleanups.of_instances(tx, uuids) if c.host in hosts] if uuids else []
-    names = {r.display_name: r.uuid for r in instances.select_live(tx, project=wishes.project)}
+    possible = {domain["name"] for _host, domain in domains} | set(wishes.names.values())
+    namesakes = instances.select_live(tx, names=sorted(possible), project=wishes.project)
     return Known(
         ledger_id=ledger_id(tx),
         instances={
             r.uuid: KnownInstance(r.display_name, r.project, r.host, is_adopted(r))
-            for r in instances.select_live(tx, uuids=uuids, lock=True)
+            for r in instances.select_live(tx, uuids=uuids)
         },
-        names=names,
+        names={r.display_name: r.uuid for r in namesakes},
         nodes=_nodes(tx, hosts),
         cleanups={(c.host, c.instance_uuid) for c in due},
         macs=ports.holders_of_macs(tx, {i["mac"] for i in interfaces if i["mac"]}),

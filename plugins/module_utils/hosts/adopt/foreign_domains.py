@@ -46,39 +46,39 @@ def foreign_domains(
     """
     with libvirt_errors():
         domains = connection.listAllDomains(0)
-    described = []
+    descriptions = []
     for domain in domains:
         try:
             uuid, name = domain.UUIDString(), domain.name()
             if names is None or uuid in names or name in names:
-                found = _described(domain, uuid, name, instances_path, volume_group)
-                if names is not None or found.get("made_by") != "bootflow":
-                    described.append(found)
+                description = _described(domain, uuid, name, instances_path, volume_group)
+                if names is not None or description.get("made_by") != "bootflow":
+                    descriptions.append(description)
         except libvirt.libvirtError:
             continue  # it ended meanwhile
-    return sorted(described, key=lambda found: (found["name"], found["uuid"]))
+    return sorted(descriptions, key=lambda description: (description["name"], description["uuid"]))
 
 
 def _described(domain: t.Any, uuid: str, name: str, instances_path: str, volume_group: str) -> dict[str, t.Any]:
     active = bool(domain.isActive())
     try:
-        found = describe(domain.XMLDesc(0))
+        description = describe(domain.XMLDesc(0))
     except BootflowError as error:
         shown = "".join(c if c.isprintable() else "?" for c in name)[:MOST_NAME]
         return {"uuid": uuid, "name": shown, "error": error.as_dict()}
-    known = _addresses(domain, found["agent"]) if active and found["interfaces"] else {}
-    for disk in found["disks"]:
+    known = _addresses(domain, description["agent"]) if active and description["interfaces"] else {}
+    for disk in description["disks"]:
         disk["size"] = _size(domain, disk)
         disk["local"] = _is_local(disk, instances_path, volume_group)
-    for interface in found["interfaces"]:
+    for interface in description["interfaces"]:
         interface["addresses"] = known.get(interface["mac"], [])[:MOST_ADDRESSES]
     return {
-        **found,
+        **description,
         "power_state": power_state_of(domain.info()[0]),
         "persistent": bool(domain.isPersistent()),
         "saved": bool(domain.hasManagedSaveImage(0)),
         "snapshots": domain.snapshotNum(0),
-        "jobs": _jobs(domain, found["disks"]) if active else [],
+        "jobs": _jobs(domain, description["disks"]) if active else [],
     }
 
 
@@ -129,20 +129,20 @@ def _addresses(domain: t.Any, agent: bool) -> dict[str, list[str]]:
         interfaces: dict[str, t.Any] = {}
         with contextlib.suppress(libvirt.libvirtError):
             interfaces = domain.interfaceAddresses(source, 0) or {}
-        found: dict[str, list[str]] = {}
+        addresses_by_mac: dict[str, list[str]] = {}
         for interface in interfaces.values():
             texts = [str(entry["addr"]).split("%")[0].lower() for entry in interface.get("addrs") or ()]
-            found.setdefault(str(interface.get("hwaddr") or "").lower(), []).extend(
+            addresses_by_mac.setdefault(str(interface.get("hwaddr") or "").lower(), []).extend(
                 text for text in texts if not text.startswith(_LOCAL)
             )
-        _add(known, found)
+        _add(known, addresses_by_mac)
     _add(known, arp_table())
     return known
 
 
-def _add(known: dict[str, list[str]], found: t.Mapping[str, list[str]]) -> None:
+def _add(known: dict[str, list[str]], addresses_by_mac: t.Mapping[str, list[str]]) -> None:
     """Add the addresses of interfaces of which none is known yet."""
-    for mac, addresses in found.items():
+    for mac, addresses in addresses_by_mac.items():
         if addresses and mac not in known:
             known[mac] = list(dict.fromkeys(addresses))
 

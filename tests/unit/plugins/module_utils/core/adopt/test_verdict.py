@@ -197,8 +197,8 @@ def test_a_host_that_is_full_has_the_guest_nevertheless() -> None:
 @pytest.mark.parametrize(
     ("pins", "note"),
     [
-        ([[0, 1]], "its pins to CPUs of the host are not claimed: not every vCPU has a CPU of its own"),
-        ([[0, 1], [1, 1]], "its pins to CPUs of the host are not claimed: not every vCPU has a CPU of its own"),
+        ([[0, 1]], "its pins to CPUs of the host are not claimed: not every vCPU has a separate CPU"),
+        ([[0, 1], [1, 1]], "its pins to CPUs of the host are not claimed: not every vCPU has a separate CPU"),
         ([[0, 1], [1, 99]], "its pins to CPUs of the host are not claimed: the host does not report these CPUs"),
     ],
 )
