@@ -333,9 +333,9 @@ def _judge_devices(verdict: Verdict, domain: t.Mapping[str, t.Any], node: Node, 
     if len(pins) < verdict.vcpus or len(set(pins.values())) < len(pins):
         verdict.notes.append("its pins to CPUs of the host are not claimed: not every vCPU has a separate CPU")
         return
-    taken = sorted(set(pins.values()) & book.pinned[verdict.host])
-    if taken:
-        verdict.refuse("cpu_taken", taken[0])
+    pinned_cpus = sorted(set(pins.values()) & book.pinned[verdict.host])
+    if pinned_cpus:
+        verdict.refuse("cpu_taken", pinned_cpus[0])
         return
     verdict.numa = pinned_topology(pins, verdict.memory_mb, node.numa)
     if verdict.numa is None:
@@ -347,12 +347,12 @@ def pinned_topology(pins: t.Mapping[int, int], memory_mb: int, host: HostNUMATop
     the number of CPUs. None: the host lacks one of the CPUs.
     """
     cells: list[GuestCell] = []
-    left, cpus_left = memory_mb, len(pins)
+    memory_left, cpus_left = memory_mb, len(pins)
     for host_cell in host.cells:
         pinning = {cpu: host_cpu for cpu, host_cpu in sorted(pins.items()) if host_cpu in host_cell.cpus}
         if pinning:
-            share = left * len(pinning) // cpus_left
-            left, cpus_left = left - share, cpus_left - len(pinning)
+            share = memory_left * len(pinning) // cpus_left
+            memory_left, cpus_left = memory_left - share, cpus_left - len(pinning)
             cpus = frozenset(pinning)
             cells.append(
                 GuestCell(len(cells), cpus, share, cpu_policy=DEDICATED, pinning=pinning, host_cell=host_cell.id)
