@@ -54,6 +54,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.mo
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.networks import filter_marks
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.plans import plans as held_places
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.tables import metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.service import services
 from ansible_collections.bootflow.compute.tests.unit.plugins.action.test_lying_hosts import (
@@ -347,6 +348,8 @@ def images(life: Life) -> None:
         rolling.enter(of_run, "spring", {"h1": "nova"}, restart=False)
         services.note_instances(of_run, "spring", "h1", [uuid])
         services.set_state(of_run, "spring", "h1", "pending", "drain")
+        held_places.add(of_run, "a-plan", "boot", "0" * 64, 1, of_run.now + 60)
+        held_places.end(of_run, "a-plan", "used")
     life.look()
     with life.ledger.write() as tx:
         shelved.add(tx.for_run(life.context("i")), {uuid: "its-image"}, {uuid: "h1"})
