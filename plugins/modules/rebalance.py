@@ -62,7 +62,7 @@ options:
     type: str
   facts_max_age:
     description:
-      - All hosts are asked before a round, if the report of one is older than this many seconds.
+      - All hosts are asked first, if the report of one is older than this many seconds.
       - Read from the variable C(bootflow_facts_max_age), else 300.
     type: int
   print_table:

@@ -96,8 +96,8 @@ class Rebalancing:
             if host not in known:
                 raise errors.ComputeHostNotFound(host=host, remedy=suggestion(host, known, "The list of compute hosts"))
         usable = set(self.action.hosts_to_use())
-        kept = {h: "it is not among the hosts of this run" for h in known if h not in usable}
-        return {**kept, **dict.fromkeys(self.options["keep_hosts"], "it is left alone")}
+        outside = {h: "it is not among the hosts of this run" for h in known if h not in usable}
+        return {**outside, **dict.fromkeys(self.options["keep_hosts"], "it is left alone")}
 
     # --- the plan -----------------------------------------------------------------------------------------------------
 
@@ -133,8 +133,8 @@ class Rebalancing:
         wanted, hosts = live_settings.wanted(self.action, Selection()), self.action.compute_hosts()
 
         def look(tx: Transaction) -> tuple[Snapshot, Aims]:
-            kept = self.options["keep_instances"]
-            present = snapshot.read(tx, wanted, kept, self.read_fleet, self.scheduling)
+            kept_instances = self.options["keep_instances"]
+            present = snapshot.read(tx, wanted, kept_instances, self.read_fleet, self.scheduling)
             return present, self._aims(nodes.silent_hosts(tx, hosts))
 
         return t.cast("tuple[Snapshot, Aims]", ledger.inspect(look))
@@ -177,7 +177,6 @@ class Rebalancing:
     def _do(self, number: int, due: t.Sequence[Step]) -> None:
         """Do the steps of a round that are possible as the fleet is now."""
         if number > 1:  # the plan has just looked at the first ones
-            self._let_report()
             with contextlib.closing(self.action.open_ledger()) as ledger:
                 present, aims = self._look(ledger)
             self.problems.update(planning.judge(present.fleet, present.guests, self.scheduling, aims, due))
@@ -188,6 +187,7 @@ class Rebalancing:
             tables.say(self.action.ports.display, round_line(number, possible))
         destinations = {step.uuid: step.destination for step in possible}
         self._play("live_migrate", uuids=list(destinations), live_migrate_hosts=destinations, project=None)
+        self._play("heartbeat", print_table=False)  # the space that hosts have on their disks is what they report
         with contextlib.closing(self.action.open_ledger()) as ledger:
             places = ledger.inspect(snapshot.places, list(destinations))
         for step in possible:

@@ -35,8 +35,8 @@ class Ground:
         self.rules = Rules(fleet, options)
         self.kinds = [self.rules.kind(g.spec) for g in self.guests]
         self.kept_hosts = kept_hosts(fleet, aims.kept_hosts)
-        kept = np.array([fleet.place(row)[0] in self.kept_hosts for row in range(len(fleet))], dtype=bool)
-        self.rows = np.flatnonzero(~kept)
+        is_kept = np.array([fleet.place(row)[0] in self.kept_hosts for row in range(len(fleet))], dtype=bool)
+        self.rows = np.flatnonzero(~is_kept)
         self.positions = {int(row): position for position, row in enumerate(self.rows)}
         self.spare = SpareRoom(self.rules, options, self.guests, self.kinds, self.row_of)
 
@@ -53,8 +53,8 @@ class Ground:
         host = self.fleet.place(row)[0]
         if row == source or row not in self.positions or host in this.barred:
             return "host %s" % host
-        left = light(this.spec)
-        self.fleet.consume(source, left, -1)
+        lighter = light(this.spec)
+        self.fleet.consume(source, lighter, -1)
         refused = self.rules.refusal(self.kinds[guest], this.spec, row)
         if refused is None:
             self.rules.consume(this.spec, row)
@@ -64,7 +64,7 @@ class Ground:
             self.row_of[guest] = source
             self.fleet.consume(row, this.spec, -1)
             refused = N_PLUS_1
-        self.fleet.consume(source, left)
+        self.fleet.consume(source, lighter)
         return refused
 
     def undo(self, guest: int, source: int) -> None:
@@ -92,16 +92,16 @@ class Ground:
 
 def kept_hosts(fleet: Fleet, chosen: t.Mapping[str, str]) -> dict[str, str]:
     """Return host -> why nothing leaves it and nothing comes: the chosen ones, and hosts that cannot be compared."""
-    kept: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for row in range(len(fleet)):
         host = fleet.place(row)[0]
         state = fleet.hosts[row]
         if host in chosen:
-            kept[host] = chosen[host]
+            reasons[host] = chosen[host]
         elif state.forced_down:
-            kept[host] = "it is down"
+            reasons[host] = "it is down"
         elif state.disabled:
-            kept[host] = "it is disabled"
+            reasons[host] = "it is disabled"
         elif len(fleet.names_of(host)) > 1:
-            kept[host] = "its machine has several names"
-    return dict(sorted(kept.items()))
+            reasons[host] = "its machine has several names"
+    return dict(sorted(reasons.items()))

@@ -131,13 +131,13 @@ def rounds(steps: t.Sequence[Step], at_once: t.Mapping[str, int]) -> list[list[S
 
 def without_dependents(steps: t.Sequence[Step], failed: t.Collection[str]) -> tuple[list[Step], list[Step]]:
     """Return (the steps that can still be done, the ones that wait for a step that failed). :arg failed: uuids of steps"""
-    lost = set(failed)
+    undone = set(failed)
     possible, dependents = [], []
     for step, needed in zip(steps, waits_for(steps)):
         if step.uuid in failed:
             continue
-        if any(steps[number].uuid in lost for number in needed):
-            lost.add(step.uuid)
+        if any(steps[number].uuid in undone for number in needed):
+            undone.add(step.uuid)
             dependents.append(step)
         else:
             possible.append(step)

@@ -27,7 +27,7 @@ def make_plan(read: ReadFleet, guests: t.Sequence[Guest], options: SchedulerOpti
     :raises InvalidInput: unknown filters or weighers; no weigher by which a fleet could be even.
     """
     ground = Ground(read(), guests, options, aims)
-    kept, spare = ground.kept_hosts, ground.spare.count
+    alone, spare = ground.kept_hosts, ground.spare.count
     if aims.policy == PACK:
         packing = Packing(ground, aims)
         before, names = float(packing.in_use), []
@@ -37,11 +37,11 @@ def make_plan(read: ReadFleet, guests: t.Sequence[Guest], options: SchedulerOpti
         evenness = ground.evenness()
         before, names = evenness.score, evenness.names
         if before <= aims.tolerance + SMALLEST or len(ground.rows) < 2:
-            return Plan([], before, before, EVEN, len(ground.rows), spare, spare, names, kept)
+            return Plan([], before, before, EVEN, len(ground.rows), spare, spare, names, alone)
         steps, ground, ended = Spread(lambda: Ground(read(), guests, options, aims), aims).steps()
         after = steps[-1].after if steps else before
     spare_after = ground.spare.recount() if steps else spare
-    return Plan(steps, before, after, ended, len(ground.rows), spare, spare_after, names, kept)
+    return Plan(steps, before, after, ended, len(ground.rows), spare, spare_after, names, alone)
 
 
 def score_of(fleet: Fleet, guests: t.Sequence[Guest], options: SchedulerOptions, aims: Aims) -> float:

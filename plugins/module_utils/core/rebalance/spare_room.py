@@ -69,7 +69,7 @@ class SpareRoom:
         self._needs: dict[int, Column] = {}
         self._accepted: list[dict[int, Refuge]] = []  # of each migration: the refuges before it
         for machine in range(len(self.refuges)):
-            self._settle(machine)
+            self._look_for_places(machine)
 
     @property
     def count(self) -> int:
@@ -107,13 +107,13 @@ class SpareRoom:
         """Look again at machines that could not be lost before. Returns count."""
         for machine, refuge in enumerate(self.refuges):
             if not refuge.holds:
-                self._settle(machine)
+                self._look_for_places(machine)
         return self.count
 
     def _still_holds(self, machine: int, guest: int, destination: int) -> bool:
         refuge = self.refuges[machine]
         if not refuge.is_plain or not self._rules.is_plain(self._kinds[guest]):
-            self._settle(machine)
+            self._look_for_places(machine)
             return self.refuges[machine].holds
         displaced = [g for g, row in refuge.places.items() if row == destination]
         fits = not displaced or self._fits(refuge, destination)
@@ -130,7 +130,7 @@ class SpareRoom:
                 self._release(machine, other)
         if all(self._place(machine, other) for other in sorted(again, key=self._size)):
             return True
-        self._settle(machine)
+        self._look_for_places(machine)
         return self.refuges[machine].holds
 
     def _fits(self, refuge: Refuge, row: int) -> bool:
@@ -159,7 +159,7 @@ class SpareRoom:
             self._needs[kind] = np.array([spec.memory_mb, spec.disk_mb, spec.vcpus], dtype=np.float64)
         return self._needs[kind]
 
-    def _settle(self, machine: int) -> None:
+    def _look_for_places(self, machine: int) -> None:
         """Look for the places of all guests of a machine."""
         rows = self.refuges[machine].rows
         guests = sorted(self._guests_on[machine], key=self._size)

@@ -63,9 +63,9 @@ def read(
     return Snapshot(fleet, guests, [(*names[u], why) for u, why in sorted(stays.items(), key=lambda s: names[s[0]])])
 
 
-def _check_kept(rows: t.Sequence[Instance], kept: t.Collection[str]) -> None:
+def _check_kept(rows: t.Sequence[Instance], kept_instances: t.Collection[str]) -> None:
     known = {name for row in rows for name in (row.display_name, row.uuid)}
-    unknown = sorted(set(kept) - known)
+    unknown = sorted(set(kept_instances) - known)
     if unknown:
         raise errors.InstanceNotFound(
             instance_id=", ".join(unknown),
