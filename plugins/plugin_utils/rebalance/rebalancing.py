@@ -137,7 +137,7 @@ class Rebalancing:
             present = snapshot.read(tx, wanted, kept_instances, self.read_fleet, self.scheduling)
             return present, self._aims(nodes.silent_hosts(tx, hosts))
 
-        return t.cast("tuple[Snapshot, Aims]", ledger.inspect(look))
+        return ledger.inspect(look)
 
     def _show(self, plan: Plan, present: Snapshot) -> None:
         if self.options["print_table"]:

@@ -174,12 +174,12 @@ class SpareRoom:
         room = self._rules.room()
         room[self.refuges[machine].rows] = -1.0
         for guest in guests:
-            row = self._best(room, guest)
-            if row is None:
+            best = self._best(room, guest)
+            if best is None:
                 self._put(machine, Refuge(self.refuges[machine].rows))
                 return False
-            room[row] -= self._need(guest)
-            self._reserve(machine, guest, row)
+            room[best] -= self._need(guest)
+            self._reserve(machine, guest, best)
         return True
 
     def _place(self, machine: int, guest: int) -> bool:
@@ -189,10 +189,10 @@ class SpareRoom:
         room[refuge.rows] = -1.0
         for row, need in refuge.reserved.items():
             room[row] -= need
-        row = self._best(room, guest)
-        if row is not None:
-            self._reserve(machine, guest, row)
-        return row is not None
+        best = self._best(room, guest)
+        if best is not None:
+            self._reserve(machine, guest, best)
+        return best is not None
 
     def _best(self, room: Column, guest: int) -> int | None:
         """Return the host with the most memory among the ones with room."""

@@ -147,6 +147,6 @@ class _Attempt:
 def step_of(ground: Ground, guest: int, source: int, destination: int, before: float, after: float) -> Step:
     """:arg source: and destination: positions. :arg before: and after: the score"""
     this = ground.guests[guest]
-    hosts = [ground.fleet.place(int(ground.rows[position]))[0] for position in (source, destination)]
+    leaves, gets = (ground.fleet.place(int(ground.rows[position]))[0] for position in (source, destination))
     memory_bytes = this.cost - this.disk_bytes
-    return Step(this.uuid, this.name, *hosts, memory_bytes, this.disk_bytes, before, after)
+    return Step(this.uuid, this.name, leaves, gets, memory_bytes, this.disk_bytes, before, after)
