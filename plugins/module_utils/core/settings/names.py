@@ -90,8 +90,8 @@ RESULTS = frozenset(
         "admin_passwords", "applied", "apply_begun", "apply_followed", "apply_resized", "audited", "booted",
         "confirmed", "drain_begun", "drain_moved", "drained", "filtered", "filters_alone", "filters_needed", "go_on",
         "history", "hosts_listed", "image_cache", "image_hosts",
-        "image_lacking", "listed", "live_again_needed", "live_needed", "live_round", "needed", "next", "report_needed",
-        "report_phase", "round", "round_needed", "service_host", "serviced", "shown", "volumes_listed", "watched", "whatif",
+        "image_lacking", "listed", "live_again_needed", "live_needed", "live_round", "needed", "next",
+        "rebalanced", "report_needed", "report_phase", "round", "round_needed", "service_host", "serviced", "shown", "volumes_listed", "watched", "whatif",
     )
 )  # fmt: skip
 
