@@ -207,7 +207,7 @@ class Ports:
         from .playbooks import child_playbook  # of one action only
 
         playbook = "%s.%s" % (playbook_of_this_run.COLLECTION, name)
-        limit = ["--limit", "all"] if context.CLIARGS.get("subset") else []
+        limit = ["--limit", "all,localhost"] if context.CLIARGS.get("subset") else []
         return [sys.executable, *child_playbook.command(sys.argv, context.CLIARGS, playbook, caller), *limit]
 
     def run_python(self, variables: t.Mapping[str, t.Any], paths: t.Sequence[str] = ()) -> set[str]:
