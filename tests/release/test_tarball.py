@@ -44,7 +44,7 @@ def files():
 def test_only_what_users_need_is_in_it(files):
     assert {name.split("/")[0] for name in files} == USERS
     assert [name for name in files if name.startswith("changelogs/")] == ["changelogs/changelog.yaml"]
-    assert {name.split("/")[1] for name in files if name.startswith("extensions/")} == {"eda"}
+    assert {name.split("/")[1] for name in files if name.startswith("extensions/")} == {"audit", "eda"}
     assert not [name for name in files if "/." in name or name.endswith(".pyc")]
 
 

@@ -16,6 +16,7 @@ import typing as t
 from ....module_utils.core import errors
 
 ASKED = ("ask_pass", "become_ask_pass", "ask_vault_pass")  # options of ansible-playbook that ask people
+OF_RUNNER = "awx_display"
 ENDS_WITHIN = 30.0  # seconds that a process has to end after SIGTERM
 
 
@@ -49,6 +50,23 @@ def command(
     return [playbook if word == played[0] else word for word in argv]
 
 
+def environment(variables: t.Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the other playbook, from ``variables`` of this process.
+
+    ansible-runner, and with it AWX, has a stdout callback that writes events between the lines: the other playbook has the callback that it took the place
+    of, as its lines become lines of this one.
+    """
+    result = dict(variables)
+    if result.get("ANSIBLE_STDOUT_CALLBACK") == OF_RUNNER:
+        result["ANSIBLE_STDOUT_CALLBACK"] = result.get("ORIGINAL_STDOUT_CALLBACK") or "default"
+        result.pop("AWX_ISOLATED_DATA_DIR", None)
+        # Ansible loads each file of these folders, and this one changes how Ansible displays as soon as it is loaded.
+        folders = result.pop("ANSIBLE_CALLBACK_PLUGINS", "").split(os.pathsep)
+        others = [folder for folder in folders if not os.path.exists(os.path.join(folder, OF_RUNNER + ".py"))]
+        result.update({"ANSIBLE_CALLBACK_PLUGINS": os.pathsep.join(others)} if any(others) else {})
+    return result
+
+
 class ChildPlaybook:
     """A playbook that runs. It gets the signals that end the worker that started it, as it is in the worker's process group.
 
@@ -59,7 +77,13 @@ class ChildPlaybook:
         self._show = show
         self._shown = 0
         self._output = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT)
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            env=environment(os.environ),
+        )
         self.lines: list[str] = []
 
     def look(self) -> int | None:

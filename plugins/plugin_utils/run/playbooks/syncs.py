@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 import typing as t
@@ -62,7 +63,13 @@ class Syncs:
         self._hosts, self._waiting = sorted(self._waiting), set()
         argv = [*self._argv, "-e", json.dumps({"bootflow_hosts": self._hosts})]
         self._output = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT)
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            env=child_playbook.environment(os.environ),
+        )
 
     def _end(self) -> Done | None:
         process, output, self._process, self._output = self._process, self._output, None, None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core import error
 from ansible_collections.bootflow.compute.plugins.plugin_utils.run.playbooks.child_playbook import (
     ChildPlaybook,
     command,
+    environment,
     wait_for_all,
 )
 
@@ -77,3 +79,32 @@ def test_messages_name_the_caller() -> None:
         "x.y.z",
         "-v",
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"ANSIBLE_STDOUT_CALLBACK": "yaml", "A": "b"}, {"ANSIBLE_STDOUT_CALLBACK": "yaml", "A": "b"}),
+        ({"A": "b", "AWX_ISOLATED_DATA_DIR": "/a"}, {"A": "b", "AWX_ISOLATED_DATA_DIR": "/a"}),
+        (
+            {"ANSIBLE_STDOUT_CALLBACK": "awx_display", "AWX_ISOLATED_DATA_DIR": "/a"},
+            {"ANSIBLE_STDOUT_CALLBACK": "default"},
+        ),
+        (
+            {"ANSIBLE_STDOUT_CALLBACK": "awx_display", "ORIGINAL_STDOUT_CALLBACK": "bootflow.compute.concise"},
+            {
+                "ANSIBLE_STDOUT_CALLBACK": "bootflow.compute.concise",
+                "ORIGINAL_STDOUT_CALLBACK": "bootflow.compute.concise",
+            },
+        ),
+    ],
+)
+def test_another_playbook_writes_no_events_of_ansible_runner(given: dict[str, str], expected: dict[str, str]) -> None:
+    assert environment(given) == expected
+
+
+def test_another_playbook_has_the_callbacks_of_the_user_only(tmp_path: Path) -> None:
+    (tmp_path / "awx_display.py").touch()
+    for given, left in (("%s" % tmp_path, {}), ("/mine:%s" % tmp_path, {"ANSIBLE_CALLBACK_PLUGINS": "/mine"})):
+        variables = {"ANSIBLE_STDOUT_CALLBACK": "awx_display", "ANSIBLE_CALLBACK_PLUGINS": given}
+        assert environment(variables) == {"ANSIBLE_STDOUT_CALLBACK": "default", **left}
