@@ -72,8 +72,8 @@ LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 class Indented(yaml.SafeDumper):
     """Writes lists as yamllint wants them."""
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)
+    def increase_indent(self, *arguments: t.Any, **named: t.Any) -> None:
+        super().increase_indent(*arguments, **{**named, "indentless": False})
 
 
 def question_type(setting: t.Any) -> str:

@@ -74,7 +74,7 @@ def test_guests_of_two_hosts_are_on_one_switch(office: Flow) -> None:
 
     change(flow, "attach_interface", {"instance": "a", "network": "office", "fixed_ip": "10.79.0.20"})
     assert devices(flow, second) == ["eth0", "eth0"]
-    change(flow, "detach_interface", {"instance": "a", "ip_address": "10.79.0.20"})
+    change(flow, "detach_interface", {"instance": "a", "fixed_ip": "10.79.0.20"})
     assert devices(flow, second) == ["eth0"]
     operate(flow, "stop", "a")
     operate(flow, "start", "a")

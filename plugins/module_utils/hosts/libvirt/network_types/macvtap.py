@@ -65,11 +65,13 @@ class HostMacvtap:
         return []  # libvirt serves no DHCP there
 
 
-def network_xml(name: str, interface: str) -> str:
-    """Return the definition of the libvirt network. :raises MissingLibrary: without lxml"""
+def network_xml(name: str, interface: str, uuid: str = "") -> str:
+    """Return the definition of the libvirt network. :arg uuid: of the network that it replaces; "": there is none. :raises MissingLibrary: without lxml"""
     require(etree, "lxml", "python3-lxml", "host")
     root = etree.Element("network")
     etree.SubElement(root, "name").text = name
+    if uuid:  # libvirt refuses a second network of the name otherwise
+        etree.SubElement(root, "uuid").text = uuid
     add_mark(root)
     forward = etree.SubElement(root, "forward", mode="bridge")
     etree.SubElement(forward, "interface", dev=interface)
@@ -79,7 +81,7 @@ def network_xml(name: str, interface: str) -> str:
 def _ensure(connection: t.Any, spec: NetworkSpec, interface: str, check_mode: bool) -> dict[str, t.Any]:
     name = spec.real_name
     network: t.Any = find_network(connection, name)
-    before = running = ""
+    before = running = uuid = ""
     autostart = False
     if network is not None:
         if not is_ours(network):
@@ -90,9 +92,10 @@ def _ensure(connection: t.Any, spec: NetworkSpec, interface: str, check_mode: bo
                 % spec.name,
             )
         with libvirt_errors():
+            uuid = str(network.UUIDString())
             before, autostart = definition_of(network), bool(network.autostart())
             running = str(network.XMLDesc(0)) if network.isActive() else ""
-    wanted = network_xml(name, interface)
+    wanted = network_xml(name, interface, uuid)
     defined = _interfaces(before) != [interface]
     restart = bool(running) and _interfaces(running) != [interface]  # it runs on the interface that the host had before
     if restart:
