@@ -5,8 +5,8 @@
 """Runs the tests in turns: CI has an hour, and all of them take many.
 
 --turn 2/36 selects a twelfth of the tests with the markers long and slow, and of the properties with all of their examples, by the hash of their
-names; of the long ones on emulated machines a thirty-sixth. Of the tests on PostgreSQL, on simulated hosts and on the lab's a third runs, and of the
-others on emulated machines the tests of a third of the files, since the machines of a file take longer than its tests. Tests with the marker always
+names; of the long ones on emulated machines a thirty-sixth. Of the tests on PostgreSQL, on simulated hosts and on the lab's a quarter runs, and of the
+others on emulated machines the tests of a quarter of the files, since the machines of a file take longer than its tests. Tests with the marker always
 run in each turn. --turn-all selects a thirty-sixth of all tests. Tests with the marker rulebook have no turn: what they need is installed for a run
 of all tests only.
 """
@@ -20,8 +20,8 @@ import zlib
 import pytest
 
 IN_TURNS = ("long", "slow", "hypothesis")
-A_THIRD, A_TWELFTH = 3, 12
-FOLDERS_OF_A_THIRD = ("integration_py", "simulated_py")
+A_QUARTER, A_TWELFTH = 4, 12
+FOLDERS_OF_A_QUARTER = ("integration_py", "simulated_py")
 FOLDERS_OF_MACHINES = ("storage_py", "confined_py")
 
 
@@ -64,13 +64,13 @@ def _has_turn(item: pytest.Item, turn: int | None, turns: int, all_in_turns: boo
     if item.get_closest_marker("always"):
         return True
     folder = item.path.parent.name
-    if item.get_closest_marker("postgres") or folder in FOLDERS_OF_A_THIRD:
+    if item.get_closest_marker("postgres") or folder in FOLDERS_OF_A_QUARTER:
         name = item.nodeid
     elif folder in FOLDERS_OF_MACHINES:
         name = item.path.name
     else:
         return True
-    return _is_turn_of(name, turn, math.gcd(turns, A_THIRD))
+    return _is_turn_of(name, turn, math.gcd(turns, A_QUARTER))
 
 
 def _is_turn_of(name: str, turn: int | None, parts: int) -> bool:

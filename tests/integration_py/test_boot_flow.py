@@ -83,8 +83,8 @@ def test_six_guests_over_three_hosts_with_a_failing_one(flow: Flow) -> None:
         for book in ("round", "refresh")
         for play in yaml.safe_load((PLAYBOOKS / (book + ".yml")).read_text())
     }
-    rounds = [play for play in again.output.split("PLAY [")[1:] if play.partition("]")[0] in names]
-    assert len(rounds) == 16 and not any("TASK [" in play for play in rounds), "a round that is not needed has no tasks"
+    shown = {play.partition("]")[0] for play in again.output.split("PLAY [")[1:]}
+    assert names and not shown & names, "a round that is not needed is not shown"
     assert before == [tuple(r) for r in flow.query("SELECT uuid, host, updated_at FROM instances ORDER BY uuid")]
 
     # Another definition of the same name is refused, and nothing is touched.

@@ -329,7 +329,7 @@ def test_address_and_agent(host):
     answers = host.domains(host.wanted(1, wait_address={"address": "127.0.0.1", "timeout": 5}))
     assert answers["outcomes"][guest(1)]["error"] is None
     for wait, words in (
-        ({"wait_address": {"address": "127.0.0.1", "port": 1, "timeout": 0.5}}, "response of 127.0.0.1"),
+        ({"wait_address": {"address": "127.0.0.1", "port": 1, "timeout": 0.5}}, "connection to port 1 of 127.0.0.1"),
         ({"wait_agent": 0.5}, "guest agent"),
     ):
         error = host.domains(host.wanted(1, **wait))["outcomes"][guest(1)]["error"]

@@ -219,7 +219,7 @@ def test_settings_are_checked_before_anything_is_written(flow: Site, tmp_path: P
         + correct,
         "hosts compute2, compute3: InvalidInput: bootflow_cpu_allocation_ratio must be a number, at least 0, got 'nan' "
         + correct,
-        "host compute2: InvalidInput: bootflow_disk_backend must be one of qcow2, raw, lvm, qcow2_on_lvm, got 'zfs' "
+        "host compute2: InvalidInput: bootflow_disk_backend must be one of qcow2, raw, lvm, qcow2_on_lvm, rbd, got 'zfs' "
         + correct,
         "host compute3: InvalidInput: bootflow_disk_allocation_ratio must be a number, at least 0, got -1 " + correct,
         "host compute3: InvalidInput: bootflow_wait_timeout must be a number of seconds, at least 0, got 'soon' "

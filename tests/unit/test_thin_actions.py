@@ -37,9 +37,9 @@ def test_an_action_is_short() -> None:
 
 #: What playbooks register for people and for other people's playbooks (docs), or pass to the playbooks that they import.
 RESULTS = {
-    "bootflow_admin_passwords", "bootflow_adopted", "bootflow_applied", "bootflow_audited", "bootflow_booted", "bootflow_confirmed",
+    "bootflow_admin_passwords", "bootflow_applied", "bootflow_audited", "bootflow_booted", "bootflow_confirmed",
     "bootflow_drained", "bootflow_history", "bootflow_hosts_listed", "bootflow_image_cache", "bootflow_listed", "bootflow_plans_listed",
-    "bootflow_rebalanced", "bootflow_released", "bootflow_serviced", "bootflow_shown", "bootflow_volumes_listed", "bootflow_watched",
+    "bootflow_rebalanced", "bootflow_serviced", "bootflow_shown", "bootflow_volumes_listed", "bootflow_watched",
     "bootflow_whatif",
 }  # fmt: skip
 PASSED = {

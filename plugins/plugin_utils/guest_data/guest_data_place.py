@@ -17,8 +17,6 @@ from .guest_data_folder import GuestDataFolder, default_folder
 from .guest_data_table import GuestDataTable
 from .kept_guest_data import KeptGuestData
 
-SHORTEST_KEY = 16  # characters
-
 
 def check(action: LedgerAction) -> dict[str, t.Any]:
     """Return the settings. :raises InvalidInput: one is wrong."""
@@ -47,9 +45,4 @@ def _check_keys(keys: t.Sequence[t.Any], store: str) -> None:
             reason="bootflow_user_data_keys encrypts user data of the ledger only, and bootflow_user_data_store is %s"
             % store,
             remedy="Set bootflow_user_data_store to ledger, or remove the keys.",
-        )
-    if any(not isinstance(key, str) or len(key) < SHORTEST_KEY for key in keys):
-        raise errors.InvalidInput(
-            reason="a key of bootflow_user_data_keys has fewer than %d characters, or is no text" % SHORTEST_KEY,
-            remedy="Make one with: openssl rand -base64 32. Keep it in a vault: without it nobody reads the user data again.",
         )

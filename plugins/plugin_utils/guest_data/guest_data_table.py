@@ -45,7 +45,10 @@ class GuestDataTable(KeptGuestData):
         self._passphrases = passphrases
 
     def keep(self, guest_secrets: t.Iterable[GuestSecrets]) -> None:
-        """See KeptGuestData. Texts that are there with another key, or without one, are written again with the first key."""
+        """See KeptGuestData. Texts that are there with another key, or without one, are written again with the first key.
+
+        A run without keys leaves encrypted texts as they are: it does not write clear text in their place.
+        """
         texts = texts_by_name(guest_secrets)
         if texts:
             self.open_ledger().transact(self._write, texts)
@@ -55,7 +58,7 @@ class GuestDataTable(KeptGuestData):
         former = {
             r.sha256: text for r in guest_texts.with_other_key(tx, key_id) if (text := self._opened(r)) is not None
         }
-        present = {r.sha256 for r in guest_texts.read(tx, texts) if r.key_id == key_id}
+        present = {r.sha256 for r in guest_texts.read(tx, texts) if r.key_id == key_id or not self._keys}
         new = {**former, **{name: text for name, text in texts.items() if name not in present}}
         guest_texts.write(tx, key_id, {name: self._closed(text) for name, text in new.items()})
 

@@ -59,7 +59,7 @@ class KeptGuestData:
         return GuestSecrets(texts[_name(user_data)] if user_data else None, injected)
 
     def texts_of(self, names: t.Collection[str], tx: Transaction | None) -> dict[str, str]:
-        """Return the texts of these names (SHA-256) that are here. Nobody has compared them with their names."""
+        """Return the texts of these names (SHA-256) that are here. The caller compares them with their names."""
         return {}
 
     def forget(self, ledger: Ledger, uuids: t.Sequence[str]) -> int:

@@ -62,7 +62,7 @@ class LiveMigration(LiveHosts):
         return replace(wanted, to_hosts=self._to_hosts())
 
     def _to_hosts(self) -> dict[str, str]:
-        """Return UUID -> the host that an instance is to go to. :raises InvalidInput: a host is no text."""
+        """Return UUID -> the host that an instance is to go to. :raises InvalidInput: a host is not a text."""
         hosts = self.options["to_hosts"] or {}
         wrong = sorted(str(u) for u, host in hosts.items() if not isinstance(host, str) or not host)
         if wrong:

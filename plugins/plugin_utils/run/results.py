@@ -16,6 +16,7 @@ from ...module_utils.core.legible import legible
 
 STATISTICS: t.Mapping[str, t.Mapping[str, t.Any]] = {"set_stats": {"type": "bool", "default": False}}
 ITEMS_NAMED = 10
+ERRORS_SHOWN = 20  # of a request; of more the first ITEMS_NAMED
 _NO_PROGRAM = re.compile(r"python[\w.]*: (command )?not found|python[\w.]*['\"\u2019]?: No such file or directory")
 LAST_WORDS = 300  # characters
 OF_A_GUEST = ("name", "uuid", "project", "host", "vm_state", "addresses")
@@ -102,10 +103,11 @@ def error_result(error: errors.BootflowError, *, reasons: bool = True, **result:
     lines = ["%s: %s" % (error.code, error.message)]
     if isinstance(error, errors.InvalidRequest):
         lines = ["The request has %d error%s." % (len(error.errors), "" if len(error.errors) == 1 else "s")]
-        for entry in error.errors[:ITEMS_NAMED]:
+        shown = error.errors if len(error.errors) <= ERRORS_SHOWN else error.errors[:ITEMS_NAMED]
+        for entry in shown:
             lines += ["%s: %s: %s" % (entry.get("path") or "request", entry["code"], entry["message"])]
             lines += ["  Remedy: " + entry["remedy"]] if entry.get("remedy") else []
-        rest = len(error.errors) - ITEMS_NAMED
+        rest = len(error.errors) - len(shown)
         lines += ["And %d more: the field errors of the result has all; -v prints it." % rest] if rest > 0 else []
     elif isinstance(error, errors.Incomplete):
         lines += item_lines(error.items, reasons)

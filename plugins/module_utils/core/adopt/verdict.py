@@ -44,8 +44,10 @@ REFUSALS: dict[str, tuple[str, str]] = {
     ),
     "made_by_nova": (
         "the domain is an instance of Nova",
-        ("Remove it from Nova without its domain, then its metadata: virsh metadata DOMAIN --uri http://openstack.org/xmlns/libvirt/nova/1.1 --remove"
-        " --config --live."),
+        (
+            "Remove it from Nova without its domain, then its metadata:"
+            " virsh metadata DOMAIN --uri http://openstack.org/xmlns/libvirt/nova/1.1 --remove --config --live."
+        ),
     ),
     "other_ledger": ("the domain belongs to the ledger %s", "Release it with that ledger: bootflow.compute.release."),
     "uuid_in_ledger": ("the ledger has its UUID for instance %s on %s", "Undefine the copy, or define it with another UUID."),
@@ -72,10 +74,10 @@ REFUSALS: dict[str, tuple[str, str]] = {
         "the host does not report its PCI device %s",
         "Add the device to bootflow_pci_device_spec of the host, and run bootflow.compute.heartbeat.",
     ),
-    "pci_taken": ("PCI device %s is claimed for another instance", "One of the two has it wrongly: compare virsh dumpxml of both guests."),
+    "pci_taken": ("PCI device %s is claimed for another instance", "Compare virsh dumpxml of both guests: only one of them can have the device."),
     "cpu_taken": ("CPU %d of the host is pinned for another instance", "Pin the guest to other CPUs (virsh vcpupin), or migrate the instance."),
     "network_unknown": (
-        "interface %s is in %s %s, which no network of bootflow_networks is",
+        "interface %s is in %s %s, the source of none of bootflow_networks",
         "Add a network with this source to bootflow_networks, or set bootflow_adopt_other_interfaces: true, which adopts the guest without a port for it.",
     ),
     "mac_missing": ("an interface has no MAC address", "Give it one (virsh edit)."),
@@ -143,7 +145,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Wishes:
-    """Wishes for an adoption. ``names``: of instances, by UUID or name of the domain"""
+    """The options of an adoption. ``names``: UUIDs or names of domains -> names of instances"""
 
     project: str
     networks: t.Sequence[Network]

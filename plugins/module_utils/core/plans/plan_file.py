@@ -68,8 +68,9 @@ def parse(text: str, file: str) -> Plan:
     """
     try:
         plan = json.loads(text)
-    except ValueError as e:
-        raise errors.PlanUnreadable(file=file, reason="it is not JSON (%s)" % e) from None
+        canonical(plan).encode("utf-8")  # half of a surrogate pair has no UTF-8
+    except (ValueError, RecursionError) as e:
+        raise errors.PlanUnreadable(file=file, reason="it is not JSON of a plan (%s)" % e) from None
     if not isinstance(plan, dict):
         raise errors.PlanUnreadable(file=file, reason="it is not a mapping")
     lacking = [name for name in FIELDS if name not in plan]
@@ -77,7 +78,7 @@ def parse(text: str, file: str) -> Plan:
         raise errors.PlanUnreadable(file=file, reason="it has no %s" % ", ".join(lacking))
     wrong = [name for name, kind in FIELDS.items() if not isinstance(plan[name], kind) or plan[name] is True]
     if wrong:
-        raise errors.PlanUnreadable(file=file, reason="its %s is of another type" % ", ".join(wrong))
+        raise errors.PlanUnreadable(file=file, reason="the type of %s is wrong" % ", ".join(wrong))
     if plan["version"] != VERSION:
         raise errors.PlanUnreadable(
             file=file,
@@ -86,7 +87,9 @@ def parse(text: str, file: str) -> Plan:
     if content_hash({name: value for name, value in plan.items() if name != HASH}) != plan[HASH]:
         raise errors.PlanAltered(file=file)
     if plan["kind"] not in KINDS or not all(_is_instance(i) for i in plan["instances"]):
-        raise errors.PlanUnreadable(file=file, reason="a plan has another kind and other instances")
+        raise errors.PlanUnreadable(
+            file=file, reason="its kind is unknown, or an instance lacks one of %s" % ", ".join(OF_INSTANCES)
+        )
     return plan
 
 

@@ -85,7 +85,7 @@ class Ground:
             self.fleet.consume(source, light(this.spec))
 
     def barred_mask(self, guest: int) -> Column:
-        """Return the positions that are no destinations of the guest, whatever the filters say."""
+        """Return the positions to which the guest cannot go, whatever the filters say."""
         barred = self.guests[guest].barred
         return np.array([self.fleet.place(int(row))[0] in barred for row in self.rows], dtype=bool)
 

@@ -35,7 +35,7 @@ class Choice:
 class Search:
     """Guests that can be migrated, by kinds and hosts. A guest is migrated once.
 
-    A kind here has the same request and the same hosts that are no destinations.
+    Guests of a kind have the same request, and cannot go to the same hosts.
     """
 
     def __init__(self, ground: Ground):
@@ -135,6 +135,6 @@ class Search:
         self.counts[kind, source] += 1
         self.evenness.move(self.amounts[kind], destination, source)
 
-    def bar(self, guest: int, destination: int) -> None:
+    def exclude(self, guest: int, destination: int) -> None:
         """Note that a host does not take guests of this kind now."""
         self.allowed[self.kind_of[guest], destination] = False

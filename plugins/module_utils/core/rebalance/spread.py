@@ -130,7 +130,7 @@ class _Attempt:
                 return
             guest = self.search.guest(choice)
             if not self._enter(guest, choice.destination):
-                self.search.bar(guest, choice.destination)
+                self.search.exclude(guest, choice.destination)
 
     def _enter(self, guest: int, destination: int) -> bool:
         ground, search = self.ground, self.search

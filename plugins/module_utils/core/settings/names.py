@@ -87,10 +87,10 @@ VARIABLES = frozenset(
 RESULTS = frozenset(
     PREFIX + name
     for name in (
-        "admin_passwords", "applied", "apply_begun", "apply_followed", "apply_resized", "audited", "booted",
+        "admin_passwords", "applied", "apply_followed", "apply_resized", "audited", "booted",
         "confirmed", "drain_begun", "drain_moved", "drained", "filtered", "filters_alone", "filters_needed", "go_on",
         "history", "hosts_listed", "image_cache", "image_hosts",
-        "image_lacking", "listed", "live_again_needed", "live_needed", "live_round", "needed", "next",
+        "image_lacking", "listed", "live_again_needed", "live_needed", "live_round", "needed", "next", "plans_listed",
         "rebalanced", "report_needed", "report_phase", "round", "round_needed", "service_host", "serviced", "shown", "volumes_listed", "watched", "whatif",
     )
 )  # fmt: skip

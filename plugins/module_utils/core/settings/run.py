@@ -10,12 +10,24 @@ import typing as t
 
 from ..errors import InvalidInput
 from ..networks.ipam import BASE_MAC, checked_base_mac
-from ..reading.setting import FILLED, PATH, Kind, Setting, Table, Unfit
+from ..reading.setting import FILLED, PATH, Kind, Setting, Table, Unfit, structure
 
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 NOTIFICATIONS = ("none", "vm_state", "vm_and_task_state")
 LONGEST = 2_000_000  # seconds, of a timeout
 LONGEST_AGE = 10_000_000_000  # seconds
+
+
+SHORTEST_KEY = 16  # characters, of a passphrase
+
+
+def _passphrases(value: t.Any) -> list[str]:
+    passphrases = structure(value)
+    if not isinstance(passphrases, (list, tuple)):
+        raise Unfit
+    if any(not isinstance(p, str) or len(p) < SHORTEST_KEY for p in passphrases):
+        raise Unfit
+    return list(passphrases)
 
 
 def _base_mac(value: t.Any) -> str:
@@ -366,7 +378,12 @@ GUEST_DATA = Table(
         ),
         Setting(
             "user_data_keys",
-            list,
+            Kind(
+                "a list of passphrases with at least %d characters each (openssl rand -base64 32)" % SHORTEST_KEY,
+                _passphrases,
+                "list",
+                "str",
+            ),
             (),
             "Passphrases of at least 16 characters for user data in the ledger: the first one encrypts, each of them decrypts. Without any, whoever reads the"
             " ledger or its backups reads the user data.",

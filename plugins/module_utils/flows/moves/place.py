@@ -96,7 +96,7 @@ def claim(
 
 
 def hosts_with_leftovers(tx: Transaction, movers: t.Sequence[Mover]) -> dict[str, set[str]]:
-    """Return uuid -> the hosts that have something of the instance, with all names of these machines and of its own; without its own host."""
+    """Return uuid -> the hosts that have something of the instance, with all names of these machines, and other names of its host."""
     uuids = [m.row.uuid for m in movers]
     barred: dict[str, set[str]] = defaultdict(set)
     for due in cleanups.of_instances(tx, uuids):

@@ -174,7 +174,7 @@ def cause(error: errors.BootflowError, host: str) -> str:
         return error.message
     text = "%s: %s" % (rejection["filter"], rejection["reason"] or "it turns the host down")
     if rejection["missing"]:
-        text += " (%s %g, available %g %s)" % ("needed", rejection["needed"], rejection["available"], rejection["unit"])
+        text += " (needed %g, available %g %s)" % (rejection["needed"], rejection["available"], rejection["unit"])
     return text.rstrip()
 
 

@@ -34,7 +34,7 @@ class Snapshot:
     stays: list[tuple[str, str, str, str]]
 
     def fresh_fleet(self) -> Fleet:
-        """Return the fleet as it was read, for somebody who changes it."""
+        """Return the fleet as it was read, for a caller that changes it."""
         return Fleet(list(self.fleet.hosts), self.fleet.machines)
 
 

@@ -131,7 +131,7 @@ def _addresses(domain: t.Any, agent: bool) -> dict[str, list[str]]:
             interfaces = domain.interfaceAddresses(source, 0) or {}
         addresses_by_mac: dict[str, list[str]] = {}
         for interface in interfaces.values():
-            texts = [str(entry["addr"]).split("%")[0].lower() for entry in interface.get("addrs") or ()]
+            texts = [str(entry["addr"]).partition("%")[0].lower() for entry in interface.get("addrs") or ()]
             addresses_by_mac.setdefault(str(interface.get("hwaddr") or "").lower(), []).extend(
                 text for text in texts if not text.startswith(_LOCAL)
             )
@@ -148,7 +148,7 @@ def _add(known: dict[str, list[str]], addresses_by_mac: t.Mapping[str, list[str]
 
 
 def arp_table(path: str = ARP_TABLE) -> dict[str, list[str]]:
-    """Return MAC address -> IPv4 addresses. The kernel's own table: libvirt 9.0 fails to read one of several messages ("wrong nlmsg len")."""
+    """Return MAC address -> IPv4 addresses, of the kernel's own table: ``virsh domifaddr --source arp`` failed in the lab ("wrong nlmsg len")."""
     known: dict[str, list[str]] = {}
     with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
         for line in file.readlines()[1:]:

@@ -19,7 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import volume_tables
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.storage import volume_history
 from ansible_collections.bootflow.compute.plugins.plugin_utils.operations import cleaning
-from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of, results_of, run_stage
+from ansible_collections.bootflow.compute.tests.unit.worlds.actions import WorldPorts, action_of, run_stage
 from ansible_collections.bootflow.compute.tests.unit.worlds.boot_world import BootWorld, device, volume_request
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE
 
@@ -177,7 +177,7 @@ def test_the_audit_tells_a_host_which_volumes_its_guests_have(pair: BootWorld) -
     variables: dict[str, t.Any] = {"inventory_hostname": "h1", "groups": {"bootflow_compute": ["h1"]}}
     variables["hostvars"] = {"h1": {}, "localhost": {}}
     ports = WorldPorts(pair, "v", answer)
-    results_of(ports, "audit").leave("begin", "localhost", {})
+    run_stage(action_of(audit, ports, {**variables, "inventory_hostname": "localhost"}, phase="begin"))
     assert not run_stage(action_of(audit, ports, variables, phase="inspect"))["inspected"]
     uuid = pair.attachment("data").instance_uuid
     assert told[0]["list_other_disks"] and told[0]["volumes"] == {uuid: {volume: "/dev/disk/by-path/" + volume}}

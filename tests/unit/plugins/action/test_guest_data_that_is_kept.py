@@ -257,8 +257,14 @@ def test_a_rebuild_without_the_key_changes_nothing(rebuilding: Rebuilding) -> No
     ("variables", "text"),
     [
         ({"bootflow_user_data_keys": [KEY]}, "and bootflow_user_data_store is folder"),
-        ({"bootflow_user_data_store": "ledger", "bootflow_user_data_keys": ["short"]}, "fewer than 16 characters"),
-        ({"bootflow_user_data_store": "ledger", "bootflow_user_data_keys": [7]}, "or is no text"),
+        (
+            {"bootflow_user_data_store": "ledger", "bootflow_user_data_keys": ["short"]},
+            "passphrases with at least 16 characters",
+        ),
+        (
+            {"bootflow_user_data_store": "ledger", "bootflow_user_data_keys": [7]},
+            "passphrases with at least 16 characters",
+        ),
     ],
 )
 def test_keys_that_would_not_do_are_refused_first(world: World, variables: dict[str, t.Any], text: str) -> None:

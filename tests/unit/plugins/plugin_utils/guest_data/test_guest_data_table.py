@@ -62,6 +62,15 @@ def test_a_row_of_an_unknown_key_stays_as_it_is(world: World) -> None:
     assert table(world, NEW).read_secrets(DIGEST) == SECRETS, "the text itself was given again"
 
 
+def test_a_controller_without_a_key_writes_no_clear_text_over_an_encrypted_one(world: World) -> None:
+    table(world, OLD).keep([SECRETS])
+    before = {r.sha256: r.contents for r in world.rows(guest_texts)}
+    table(world).keep([SECRETS, GuestSecrets("one")])
+    after = {r.sha256: r.contents for r in world.rows(guest_texts)}
+    assert {n: after[n] for n in before} == before and len(after) == 3
+    assert table(world, OLD).read_secrets(DIGEST) == SECRETS
+
+
 @pytest.mark.parametrize("keys", [(), (OLD,)])
 def test_a_row_that_somebody_changed_is_not_believed(world: World, keys: tuple[str, ...]) -> None:
     kept = table(world, *keys)

@@ -32,13 +32,13 @@ def boot_failed() -> errors.Incomplete:
 
 
 def test_of_many_errors_of_a_request_the_message_has_the_first_ten_and_where_the_others_are():
-    many = [{"path": "instances[%d]" % n, "code": "InvalidInput", "message": "m", "remedy": "r"} for n in range(12)]
+    many = [{"path": "instances[%d]" % n, "code": "InvalidInput", "message": "m", "remedy": "r"} for n in range(32)]
     result = error_result(errors.InvalidRequest(many))
     lines = result["msg"].splitlines()
-    assert lines[0] == "The request has 12 errors." and len(lines) == 22 and lines[-3].startswith("instances[9]: ")
-    assert lines[-1] == "And 2 more: the field errors of the result has all; -v prints it."
-    assert len(result["errors"]) == 12
-    assert "more:" not in error_result(errors.InvalidRequest(many[:10]))["msg"]
+    assert lines[0] == "The request has 32 errors." and len(lines) == 22 and lines[-3].startswith("instances[9]: ")
+    assert lines[-1] == "And 22 more: the field errors of the result has all; -v prints it."
+    assert len(result["errors"]) == 32
+    assert "more:" not in error_result(errors.InvalidRequest(many[:20]))["msg"]
 
 
 def test_an_incomplete_run_lists_each_item_with_its_attempts_and_the_remedies_next_to_the_cause():

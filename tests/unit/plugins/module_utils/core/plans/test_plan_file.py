@@ -57,6 +57,8 @@ def test_the_hash_survives_a_file_and_sees_each_change(content: dict[str, t.Any]
         ("", "PlanUnreadable"),
         ("[1]", "PlanUnreadable"),
         ("{}", "PlanUnreadable"),
+        ('{"id": "\\ud800"}', "PlanUnreadable"),
+        ("[" * 100_000, "PlanUnreadable"),
         (json.dumps({**plan_file.signed(CONTENT), "version": 2}), "PlanUnreadable"),
         (json.dumps({**plan_file.signed(CONTENT), "version": True}), "PlanUnreadable"),
         (json.dumps({**plan_file.signed(CONTENT), "instances": {}}), "PlanUnreadable"),

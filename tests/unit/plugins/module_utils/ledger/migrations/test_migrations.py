@@ -159,6 +159,8 @@ def fill(ledger: database.Ledger, count: int = 7) -> None:
         "instance_backups.kind": ("full", "incremental", "full"),
         "instance_backups.state": ("running", "complete", "deleting"),
         "service_hosts.state": ("pending", "drain", "done"),
+        "plans.kind": ("boot", "apply", "drain"),
+        "plans.state": ("held", "used", "expired"),
     }
     with ledger.write() as tx:
         metadata = sa.MetaData()
