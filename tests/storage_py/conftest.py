@@ -83,8 +83,8 @@ def backends(storage):
         )
     )
     yield storage
-    # tgtd does not heed a SIGTERM.
-    storage.sh("pkill -KILL tgtd; vgremove -q -y -f %s %s" % (thick, thin), check=False)
+    # tgtd does not heed a SIGTERM. A test that failed may have left its exports.
+    storage.sh("pkill -KILL tgtd; targetctl clear; vgremove -q -y -f %s %s" % (thick, thin), check=False)
 
 
 @pytest.fixture

@@ -233,7 +233,9 @@ def sort_out(
             refused[row.uuid] = e
             continue
         spec = live_pins.as_it_runs(row.spec, allocations.get(row.uuid, {}).get("numa"))
-        movers[row.uuid] = Mover(row, spec, _barred_hosts(row, wanted, versions))
+        movers[row.uuid] = Mover(
+            row, spec, _barred_hosts(row, wanted, versions), remedy=_remedy_of_requested(row, wanted, versions)
+        )
     chosen = [u for u in movers if wanted.host_for(u) is None]
     past = ledger_moves.all_of(tx, chosen) if chosen else {}
     for uuid in chosen:
@@ -304,6 +306,21 @@ def _barred_hosts(row: PlacedInstance, wanted: Wanted, versions: t.Mapping[str, 
     if to_host is not None:
         barred |= set(wanted.known_hosts) - {to_host}
     return barred
+
+
+def _remedy_of_requested(row: PlacedInstance, wanted: Wanted, versions: t.Mapping[str, int]) -> str:
+    """Return the remedy where the requested host is among _barred_hosts(), or nothing."""
+    to_host = wanted.host_for(row.uuid)
+    if to_host is None:
+        return ""
+    if versions.get(to_host, 0) < versions.get(row.host, 0):
+        return "Host %s has an older QEMU than host %s: upgrade QEMU there, or request another host." % (
+            to_host,
+            row.host,
+        )
+    if wanted.backends.get(to_host) != wanted.backends[row.host]:
+        return "Host %s has another kind of local disks than host %s: request another host." % (to_host, row.host)
+    return ""
 
 
 def _enter_migrations(tx: Transaction, placed: t.Sequence[tuple[PlacedInstance, Candidate]]) -> None:

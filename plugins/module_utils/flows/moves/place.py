@@ -48,6 +48,7 @@ class Mover:
     new_disks: t.Sequence[t.Mapping[str, t.Any]] | None = None
     failed: t.Sequence[str] = ()  # destinations of failed migrations, the last one last: other hosts are preferred
     only: str | None = None  # the only host that can be its destination
+    remedy: str = ""  # where the requested host cannot be its destination
     has_security_groups: bool = False  # ports of it have groups other than default; claim() finds out
     networks: t.Sequence[HostNetwork] = ()  # that a host must have for its interfaces; claim() finds them
 
@@ -88,7 +89,7 @@ def claim(
             requests.append(_with_its_disks(mover, fleet, explain, members, *more))
         except errors.NoValidHost as e:
             explained += len(fleet)
-            e.remedy = _remedy(e)
+            e.remedy = mover.remedy or _remedy(e)
             hosts_or_errors[uuid] = e
         except errors.BootflowError as e:
             hosts_or_errors[uuid] = e

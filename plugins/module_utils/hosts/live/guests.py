@@ -181,7 +181,7 @@ def definition_there(
     devices: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
 ) -> str:
     """Return the definition of the guest on its new host: its files are in ``folder_there``, its volumes and logical volumes where that host has them,
-    and none of its disks is a layer over another file.
+    none of its disks is a layer over another file, and libvirt of the new host chooses its security labels.
 
     :arg pins: its host CPUs and cells there, see core.guest.numa.pins().
     :arg volumes: id -> ``<disk>`` with its source there. source: Nova's _update_volume_xml
@@ -200,6 +200,8 @@ def definition_there(
             if target not in (devices or {}):
                 raise MigrationPreCheckError(reason="the new host has no logical volume for disk %s" % target)
             _put_on(disk.find("source"), (devices or {})[target])
+    for label in root.findall("seclabel[@type='dynamic']"):  # a host without AppArmor refuses a definition that names it
+        root.remove(label)
     nvram = root.find("os/nvram")
     if nvram is not None:  # it may have been named after the domain
         nvram.text = os.path.join(folder_there, NVRAM)

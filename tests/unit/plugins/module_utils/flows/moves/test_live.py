@@ -229,6 +229,9 @@ def test_logical_volumes_go_where_others_are(world: LiveMovers, backend: str, ot
     source = world.row(uuid).host
     (error,) = world.go(uuid, backends={**dict.fromkeys(QCOW2, others), source: backend}).failed.values()
     assert error.code == "NoValidHost"
+    backends = {**dict.fromkeys(QCOW2, others), source: backend}
+    (error,) = world.go(uuid, to=other(source), backends=backends).failed.values()
+    assert error.code == "NoValidHost" and "another kind of local disks" in error.remedy
     (moving,) = world.go(uuid, backends=dict.fromkeys(QCOW2, backend)).moving
     assert moving.move.dest_compute == other(source)
 
@@ -240,6 +243,8 @@ def test_never_to_an_older_hypervisor(world: LiveMovers) -> None:
         c = tables.compute_nodes.c
         tx.execute(tables.compute_nodes.update().where(c.host == source).values(hypervisor_version=8_000_000))
     assert world.go(uuid).failed
+    (error,) = world.go(uuid, to=other(source)).failed.values()
+    assert error.code == "NoValidHost" and "Host %s has an older QEMU" % other(source) in error.remedy
     with world.ledger.write() as tx:
         tx.execute(tables.compute_nodes.update().values(hypervisor_version=8_000_000))
     assert world.go(uuid).moving

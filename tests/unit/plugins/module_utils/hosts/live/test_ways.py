@@ -372,6 +372,16 @@ def test_the_definition_on_the_new_host() -> None:
     assert same.find("devices/graphics").get("listen") == "127.0.0.1"
 
 
+def test_security_labels_are_the_new_hosts() -> None:
+    """libvirt wrote them when the guest started. A host with another security driver, or with another number of QEMU's user, refuses them."""
+    labels = "<seclabel type='dynamic' model='apparmor' relabel='yes'><label>libvirt-U</label></seclabel>"
+    labels += "<seclabel type='dynamic' model='dac' relabel='yes'><label>+64055:+64055</label></seclabel>"
+    static = "<seclabel type='static' model='dac' relabel='yes'><label>1:1</label></seclabel>"
+    xml = DOMAIN.replace("</devices>", "</devices>" + labels + static)
+    found = parse(guests.definition_there(xml, "/a/i/U", "/b/U", ""))
+    assert [label.get("type") for label in found.iterfind("seclabel")] == ["static"]
+
+
 @pytest.mark.parametrize("path", ["/a/i/U/disk.nvram", "/var/lib/libvirt/qemu/nvram/web_VARS.fd"])
 def test_uefi_variables_on_the_new_host(path: str) -> None:
     """They are in the folder of the instance, which is cleaned where the guest stays."""
