@@ -47,6 +47,12 @@ options:
         description: By the UUIDs of volumes that the instance has, where this host has them, the path of a device or IQN/LUN.
         type: dict
         default: {}
+      nvram:
+        description:
+          - UEFI variables of the image, as M(bootflow.compute.instance_snapshot) returns them.
+          - Without them, a guest that has UEFI variables is refused. A guest with a TPM is refused in any case.
+        type: str
+        default: ""
   state:
     description:
       - V(checked) looks whether the root disks can go back, and at the power state of the guests. V(reverted) exchanges the disks of guests that are off, and
@@ -120,6 +126,7 @@ STATES = {"checked": revert.check, "reverted": revert.take, "undone": revert.dro
 def argument_spec():
     """The module's options."""
     instance = {"uuid": {"type": "str", "required": True}, "volumes": {"type": "dict", "default": {}}}
+    instance["nvram"] = {"type": "str", "default": ""}
     return {
         **TIME_LIMIT_ARGUMENTS,
         **LEDGER_ARGUMENTS,
@@ -142,7 +149,7 @@ def main():
         with connect(args["libvirt_uri"], args["libvirt_timeout"]) as connection:
 
             def one(instance):
-                spec = revert.RevertSpec(instance["uuid"].lower(), instance["volumes"])
+                spec = revert.RevertSpec(instance["uuid"].lower(), instance["volumes"], instance["nvram"])
                 return step(connection, args["instances_path"], spec, group)
 
             results = run_batch([(i["uuid"], i) for i in args["instances"]], one, args["workers"])

@@ -138,6 +138,10 @@ outcomes:
       description: Where the file is.
       type: str
       returned: success, not in check mode
+    nvram:
+      description: UEFI variables of the guest, compressed and in base64; empty if it has none.
+      type: str
+      returned: success, not in check mode
     seconds:
       description: Duration in seconds.
       type: float

@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import time
 
 import pytest
 from flow import Flow, entry
 from test_operations import guest, operate, states_of
 from test_resize_here import MORE, alone
+from test_snapshots import Stores
 
 # Nothing on the disk of this guest boots by UEFI: its firmware says so, and goes on. It does not listen to its power button.
 UP = "BdsDxe"
@@ -67,11 +70,48 @@ def wait_up(flow: Flow, name: str, seconds: float = 120) -> None:
         time.sleep(0.5)
 
 
-@pytest.mark.long
-def test_variables_go_with_the_guest(flow: Flow) -> None:
+def uefi(flow: Flow) -> None:
     image = flow.variables["bootflow_images"][0]
     image["properties"] = {**image.get("properties", {}), "hw_firmware_type": "uefi", "hw_machine_type": "q35"}
     flow.variables.update(OFF)
+
+
+def test_variables_go_back_with_the_disk(flow: Flow) -> None:
+    """Of snapshots of a guest that is off, and of one that runs."""
+    stores = Stores(flow)
+    uefi(flow)
+    flow.boot(entry("web"))
+    wait_up(flow, "web")
+    stores.take("web", "running", store="shared")
+    operate(flow, "stop", "web")
+    own = FOLDER % flow.instances()["web"]["uuid"] + "/disk.nvram"
+    assert nvram(flow, "web", "then")[0] == "" and nvram(flow, "web")[0] == "then"
+    stores.take("web", "off", store="shared")
+    host = flow.lab.host(flow.instances()["web"]["host"])
+    host.run("sed", "-i", "s/then/now!/", own)
+    assert nvram(flow, "web")[0] == "now!"
+
+    operate(flow, "revert", "web", bootflow_revert_image="off")
+    assert nvram(flow, "web")[0] == "then"
+    assert host.run("stat", "-c", "%U %a", own).stdout.split() == ["libvirt-qemu", "600"]
+    operate(flow, "start", "web")
+    wait_up(flow, "web")
+    assert nvram(flow, "web")[0] == "then", "its firmware keeps what came"
+    operate(flow, "revert", "web", bootflow_revert_image="running")
+    wait_up(flow, "web")
+    found, count = nvram(flow, "web")
+    assert found == "" and count > 3, "its firmware had written some when the snapshot was made"
+    with contextlib.closing(sqlite3.connect(flow.ledger_path, timeout=30, isolation_level=None)) as ledger:
+        ledger.execute("DELETE FROM image_nvrams")  # as of an image that an earlier version made
+    refused = operate(flow, "revert", "web", expect=2, bootflow_revert_image="off")
+    assert "UEFI variables, which the image lacks" in " ".join(refused.split()) and guest(flow, "web") == "running"
+    flow.delete("web")
+    assert flow.residue() == {}
+
+
+@pytest.mark.long
+def test_variables_go_with_the_guest(flow: Flow) -> None:
+    uefi(flow)
     flow.boot(entry("web"))
     wait_up(flow, "web")
     row = flow.instances()["web"]

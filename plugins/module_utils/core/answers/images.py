@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ..disks.local import QCOW2, RAW
+from ..guest.nvram import LARGEST_PACKED, PACKED
 from .guests import power_state, seconds
 from .outcomes import outcomes
 from .shapes import Field, Fields, Misshapen, choice, flag, mapping, maybe, message, name, path, size, text, whole
@@ -49,6 +50,11 @@ ANSWERS: dict[str, tuple[Fields, Fields]] = {
                     "size": Field(size, "Size of the file in bytes.", "success, not in check mode"),
                     "checksum": Field(_sha256, "Its sha256.", "success, not in check mode"),
                     "path": Field(path, "Where the file is.", "success, not in check mode"),
+                    "nvram": Field(
+                        text(LARGEST_PACKED, pattern=PACKED),
+                        "UEFI variables of the guest, compressed and in base64; empty if it has none.",
+                        "success, not in check mode",
+                    ),
                     "seconds": Field(seconds, "Duration in seconds."),
                 },
             )

@@ -10,7 +10,13 @@ a later guest of that name gets it.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 import typing as t
+import zlib
+
+from ..errors import InvalidDiskInfo
 
 #: In the folder of the instance; with a rescue's own, so that the variables of the guest's system stay as they are.
 NVRAM, RESCUE_NVRAM = "disk.nvram", "disk.nvram.rescue"
@@ -18,6 +24,9 @@ NVRAM, RESCUE_NVRAM = "disk.nvram", "disk.nvram.rescue"
 OF_LIBVIRT = "/var/lib/libvirt/qemu/nvram/%s_VARS.fd"
 #: Bytes: the firmware of aarch64 has 64 MiB, that of x86 132 or 528 KiB.
 LARGEST_NVRAM = 64 * 1024**2
+#: Characters of a packed NVRAM: firmware writes some kilobytes, and fills the rest of the file with one byte.
+LARGEST_PACKED = 1024**2
+PACKED = re.compile("[A-Za-z0-9+/]*={0,2}")
 #: Bytes from the beginning of a file by which is_nvram() knows it.
 HEAD = 64
 # A firmware volume of the UEFI Platform Initialization specification: sixteen bytes of zeros, a GUID, eight bytes of length, a signature.
@@ -31,6 +40,27 @@ def is_nvram(head: bytes) -> bool:
     """
     is_volume = head[_AT : _AT + len(_SIGNATURE)] == _SIGNATURE
     return len(head) == HEAD and not any(head[:_ZEROS]) and (is_volume or not any(head))
+
+
+def pack(data: bytes) -> str:
+    """Return an NVRAM as text, compressed and in base64; "": a ledger does not keep so much, or it is not an NVRAM."""
+    packed = base64.b64encode(zlib.compress(data, 9)).decode() if is_nvram(data[:HEAD]) else ""
+    return packed if len(packed) <= LARGEST_PACKED else ""
+
+
+def unpack(packed: str) -> bytes:
+    """Return the bytes of pack()'s text. :raises InvalidDiskInfo: it is another text"""
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(base64.b64decode(packed, validate=True), LARGEST_NVRAM + 1)
+    except (binascii.Error, zlib.error):
+        data = b""
+    if not unpacker.eof or len(data) > LARGEST_NVRAM or not is_nvram(data[:HEAD]):
+        raise InvalidDiskInfo(
+            reason="what the ledger has as UEFI variables of the image is damaged",
+            remedy="Restore the ledger from a backup, or boot another instance from the image.",
+        )
+    return data
 
 
 def nvram_path(domain: t.Any) -> str:

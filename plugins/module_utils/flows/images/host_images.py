@@ -131,6 +131,8 @@ def finish(
             disk_format=disk_format,
             container_format=container_format_of(disk_format),
         )
+        if answer.get("nvram"):
+            images.keep_nvram(tx, image_id, str(answer["nvram"]))
     return failures
 
 

@@ -11,7 +11,7 @@ import os
 import stat
 
 from ...core.errors import HostLacksHardware, InvalidDiskInfo
-from ...core.guest.nvram import HEAD, LARGEST_NVRAM, NVRAM, is_nvram
+from ...core.guest.nvram import HEAD, LARGEST_NVRAM, NVRAM, is_nvram, pack, unpack
 from ..os.files import opened, read_json, write_file
 from ..os.paths import make_dirs
 
@@ -75,6 +75,47 @@ def copy_nvram(path: str, folder: str) -> None:
     make_dirs(folder)
     owner = (status.st_uid, status.st_gid)
     write_file(os.path.join(folder, NVRAM), data.rstrip(b"\0"), 0o600, size=len(data), owner=owner)
+
+
+def packed_nvram(folder: str) -> str:
+    """Return the NVRAM of an instance as core.guest.nvram.pack() writes it; "": it has none that can be kept.
+
+    Firmware writes each variable so that half of it does not count: a file that is read while the guest runs is as after a power loss.
+
+    :arg folder: of the instance
+    """
+    try:
+        fd = open_nvram(folder)
+    except InvalidDiskInfo:
+        return ""
+    if fd is None:
+        return ""
+    with os.fdopen(fd, "rb") as file:
+        return pack(file.read())
+
+
+def check_packed(packed: str, folder: str) -> bytes:
+    """Return the bytes of packed variables that are to replace the NVRAM of an instance. :arg folder: of the instance
+
+    :raises InvalidDiskInfo: they are damaged, or the firmware of the guest has variables of another length now.
+    """
+    data, path = unpack(packed), os.path.join(folder, NVRAM)
+    fd = _open(path)
+    if fd is not None:
+        size = os.fstat(fd).st_size
+        os.close(fd)
+        if size != len(data):
+            raise InvalidDiskInfo(
+                reason="the image has %d bytes of UEFI variables, and the firmware of the guest %d" % (len(data), size),
+                remedy="The guest has another firmware than when the image was made. Boot another instance from the image.",
+            )
+    return data
+
+
+def put_nvram(packed: str, folder: str) -> None:
+    """Replace the NVRAM of an instance whose guest is off. Its owner stays. :raises InvalidDiskInfo: see check_packed()"""
+    data, path = check_packed(packed, folder), os.path.join(folder, NVRAM)
+    write_file(path, data.rstrip(b"\0"), 0o600, size=len(data), keep_owner=True)
 
 
 def check_nvram(path: str) -> None:

@@ -200,7 +200,9 @@ def definition_there(
             if target not in (devices or {}):
                 raise MigrationPreCheckError(reason="the new host has no logical volume for disk %s" % target)
             _put_on(disk.find("source"), (devices or {})[target])
-    for label in root.findall("seclabel[@type='dynamic']"):  # a host without AppArmor refuses a definition that names it
+    for label in root.findall(
+        "seclabel[@type='dynamic']"
+    ):  # a host without AppArmor refuses a definition that names it
         root.remove(label)
     nvram = root.find("os/nvram")
     if nvram is not None:  # it may have been named after the domain

@@ -5,8 +5,8 @@
 """The root disk of an instance goes back to an image that was made of it: a disk of the image is made, and replaces it while the guest is off.
 
 The guest keeps its domain: the path and the format of the disk stay, and the definition names its new backing chain. Until the exchange the disk is the
-former one, afterwards that of the image, wherever a run is killed. Nothing of libvirt's own snapshots is used, whose revert breaks with checkpoints and leaves
-UEFI variables as they are.
+former one, afterwards that of the image, wherever a run is killed. UEFI variables of the image follow the disk. Nothing of libvirt's own
+snapshots is used, whose revert breaks with checkpoints and leaves UEFI variables as they are.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..disks.stores.disk_info import root_record
 from ..disks.stores.group import NO_GROUP, Group
 from ..disks.stores.registry import store_of_record
 from ..disks.unused_images import mark_bases_used
+from ..images.nvram import check_packed, put_nvram
 from ..libvirt.domains import definitions_of
 from ..libvirt.running import find_domain, is_active, power_state, refuse_gone
 from ..os.batch import progress
@@ -38,17 +39,21 @@ from .root_disk import root_disk, target_of
 
 @dataclass(frozen=True)
 class RevertSpec:
-    """An instance that goes back. ``volumes``: that the ledger has for it, by their UUIDs, see copies.other_disks"""
+    """An instance that goes back. ``volumes``: that the ledger has for it, by their UUIDs, see copies.other_disks. ``nvram``: UEFI variables of the image,
+    see core.guest.nvram.pack(); "": it has none
+    """
 
     uuid: str
     volumes: t.Mapping[str, str] = field(default_factory=dict)
+    nvram: str = ""
 
 
 def check(connection: t.Any, instances_path: str, spec: RevertSpec, group: Group = NO_GROUP) -> dict[str, t.Any]:
     """Check that the root disk can go back. Gives {changed, power_state}; nothing is written.
 
     :raises InstanceNotFound: the host has no domain of it. :raises Conflict: its domain is that of a rescue, or its folder is another ledger's.
-    :raises NotSupportedYet: the guest has UEFI variables or a TPM. :raises InvalidDiskInfo: its root disk has no record.
+    :raises NotSupportedYet: the guest has a TPM, or UEFI variables that the image lacks. :raises InvalidDiskInfo: its root disk has no record, or the
+        firmware has variables of another length.
     :raises GuestDisksDiffer: it has a disk that is not the instance's, as an overlay. :raises GuestHasSnapshots: libvirt has snapshots or checkpoints.
     """
     folder = instance_dir(instances_path, spec.uuid)
@@ -60,7 +65,8 @@ def check(connection: t.Any, instances_path: str, spec: RevertSpec, group: Group
             message="the domain of instance %s is that of a rescue" % uuid,
             remedy="Run bootflow.compute.heartbeat, so that the ledger knows it, then bootflow.compute.unrescue.",
         )
-    _refuse_firmware(definitions, folder)
+    if _has_variables(definitions, folder, spec.nvram):
+        check_packed(spec.nvram, folder)
     target_of(definitions[0], root_disk(instances_path, folder, readable=False), uuid, domain.name())
     refuse_to_leave(domain, folder, spec.volumes)
     return {"changed": True, "power_state": power_state(domain)}
@@ -98,6 +104,8 @@ def take(connection: t.Any, instances_path: str, spec: RevertSpec, group: Group 
             raise
         done = {"reverted": True, "power_state": power_state(domain)}
         try:
+            if _has_variables(definitions_of(domain), folder, spec.nvram):
+                put_nvram(spec.nvram, folder)
             name_chain(connection, domain, uuid, base_dir(instances_path))
             store.drop_replacement(folder, DISK)
         except Exception as error:
@@ -127,16 +135,25 @@ def _domain(connection: t.Any, uuid: str) -> t.Any:
     return domain
 
 
-def _refuse_firmware(definitions: t.Iterable[t.Any], folder: str) -> None:
-    """Refuse a guest that has more of its state than disks: an image has none of it, and the guest would have it newer than its disk.
+def _has_variables(definitions: t.Sequence[t.Any], folder: str, packed: str) -> bool:
+    """Return whether the guest has UEFI variables, in the folder of its instance. :arg packed: of the image
 
-    :raises NotSupportedYet: so it is
+    :raises NotSupportedYet: the guest has a TPM, or has variables that the image lacks: it would have them newer than its disk
     """
-    for definition in definitions:
-        tpm = definition.find("devices/tpm") is not None
-        if tpm or nvram_path(definition) or os.path.lexists(os.path.join(folder, NVRAM)):
-            raise NotSupportedYet(
-                feature="A revert of instance %s, whose guest has %s,"
-                % (os.path.basename(folder), "an emulated TPM" if tpm else "UEFI variables"),
-                remedy="Boot another instance from the snapshot, or rebuild this one from it: its UEFI variables are made again then.",
-            )
+    paths = {path for path in map(nvram_path, definitions) if path}
+    own = os.path.join(folder, NVRAM)
+    if any(definition.find("devices/tpm") is not None for definition in definitions):
+        what, remedy = "an emulated TPM", "Boot another instance from the snapshot: it gets a new TPM."
+    elif paths - {own}:
+        what, remedy = (
+            "UEFI variables in %s" % sorted(paths - {own})[0],
+            "Reboot it with bootflow_reboot_type: HARD first.",
+        )
+    elif (paths or os.path.lexists(own)) and not packed:
+        what = "UEFI variables, which the image lacks"
+        remedy = "Boot another instance from it, or rebuild this one from it: its UEFI variables are made again then."
+    else:
+        return bool(paths)
+    raise NotSupportedYet(
+        feature="A revert of instance %s, whose guest has %s," % (os.path.basename(folder), what), remedy=remedy
+    )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from ...core.disks.local import QCOW2, RAW
 from ...core.errors import InstanceNotFound, LibvirtError
 from ...core.images.quiesce import NO
+from ..images.nvram import packed_nvram
 from ..libvirt.domains import definitions_of
 from ..libvirt.running import find_domain, is_active, power_state, refuse_gone
 from ..os.batch import progress
@@ -62,7 +63,9 @@ def place_of(options: t.Mapping[str, t.Any]) -> Place:
 
 
 def take(connection: t.Any, spec: SnapshotSpec, place: Place, check_mode: bool = False) -> dict[str, t.Any]:
-    """Make an image of the root disk. Returns {changed, power_state, disk_format, live, quiesced, seconds, path, size, checksum}.
+    """Make an image of the root disk. Returns {changed, power_state, disk_format, live, quiesced, seconds, path, size, checksum, nvram}.
+
+    ``nvram`` has the UEFI variables of the guest, see core.guest.nvram.pack().
 
     :raises InstanceNotFound: the host has no domain of the instance. :raises InvalidDiskInfo: the root disk is missing or has no record.
     :raises GuestDisksDiffer: the guest has another disk in its place. :raises DiskFull: there is no room, which is looked at before.
@@ -128,9 +131,10 @@ def _make(
                 reason="guest %s was started while its disk was copied" % spec.uuid, remedy="Make the snapshot again."
             )
         made = part if again or not live else copy
+        nvram = packed_nvram(instance_dir(place.instances_path, spec.uuid))
         state = power_state(domain)  # before the file has its name: a failure leaves none
         done = place.target.publish(made, image_id, disk_format)
-        return {**done, "quiesced": still, "power_state": state}
+        return {**done, "quiesced": still, "power_state": state, "nvram": nvram}
     finally:
         remove_files(part, copy)
 

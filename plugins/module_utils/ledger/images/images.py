@@ -20,7 +20,7 @@ from ..db.locks import take_turns
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..fast import bulk
-from ..schema.image_tables import image_places, images
+from ..schema.image_tables import image_nvrams, image_places, images
 
 LIVE = ""  # the column ``deleted`` of an image that is not deleted
 
@@ -146,6 +146,13 @@ def to_remove(tx: Transaction, stores: t.Iterable[str] | None = None) -> list[Pl
     return tx.rows(query, PlaceRow)
 
 
+def nvrams(tx: Transaction, ids: t.Iterable[str]) -> dict[str, str]:
+    """Return id of an image -> its UEFI variables, see core.guest.nvram.pack(); an image without variables is not in it."""
+    c = image_nvrams.c
+    query = sa.select(c.image_id, c.data).where(bulk.among(tx, c.image_id, sorted(set(ids))))
+    return {row.image_id: row.data for row in tx.execute(query)}
+
+
 def stored(tx: Transaction, rows: t.Sequence[ImageRow]) -> list[StoredImage]:
     """Return the rows in the form of core's rules, with their places."""
     by_image = places(tx, [row.id for row in rows])
@@ -226,6 +233,11 @@ def own(tx: Transaction, image_id: str) -> None:
     tx.execute(images.update().where(_i.id == image_id).values(run_id=tx.run.id))
 
 
+def keep_nvram(tx: Transaction, image_id: str, packed: str) -> None:
+    """Write the UEFI variables of an image, see core.guest.nvram.pack()."""
+    tx.execute(image_nvrams.insert(), {"image_id": image_id, "data": packed})
+
+
 def apply(tx: Transaction, image_id: str, event: Event, store: str = "", **values: t.Any) -> None:
     """Apply ``event`` to an image and to its places, which are locked.
 
@@ -252,6 +264,7 @@ def apply(tx: Transaction, image_id: str, event: Event, store: str = "", **value
         written["run_id"] = tx.run.id
     if "deleted" in event.needs:
         written.update(deleted=image_id, deleted_at=tx.now)
+        tx.execute(image_nvrams.delete().where(image_nvrams.c.image_id == image_id))
     tx.execute(images.update().where(_i.id == image_id).values(**written))
 
 

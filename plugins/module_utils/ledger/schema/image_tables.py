@@ -47,6 +47,14 @@ images = sa.Table(
     one_of("images", "visibility", VISIBILITIES),
 )
 
+# The UEFI variables of guests when images of them were made, see core.guest.nvram.pack(). A row goes with its image.
+image_nvrams = sa.Table(
+    "image_nvrams",
+    metadata,
+    sa.Column("image_id", sa.String(36), sa.ForeignKey("images.id"), primary_key=True),
+    sa.Column("data", sa.Text, nullable=False),
+)
+
 # The files of images in stores. A row is there as long as the store may have something of the image.
 image_places = sa.Table(
     "image_places",

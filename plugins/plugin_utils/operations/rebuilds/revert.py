@@ -28,6 +28,7 @@ from ....module_utils.flows.instances.operation import Begun, Operation, Selecti
 from ....module_utils.ledger.backups.backups import stored_file
 from ....module_utils.ledger.compute.instances import Instance
 from ....module_utils.ledger.db.transaction import Transaction
+from ....module_utils.ledger.images import images as image_rows
 from ...builds import build_parts
 from ...relay import rounds
 from ...run import host_settings
@@ -53,6 +54,7 @@ class Revert(Work):
     image_variable = reverts.VARIABLE
     _images: flow.Images
     _backups: t.Mapping[str, backup_flow.GoingBack] = {}
+    _nvrams: t.Mapping[str, str] = {}  # UEFI variables, by the ids of images
 
     def prepare(self) -> None:
         """:raises InvalidInput: neither an image nor a backup is named, or both are. :raises InvalidRequest: bootflow_image_stores is wrong"""
@@ -70,6 +72,7 @@ class Revert(Work):
             return begun
         begun, self._images = flow.begin(tx, operation, selection, known_hosts, self._word, self._known)
         check_files(self._images.values())
+        self._nvrams = image_rows.nvrams(tx, [image.id for image in self._images.values()])
         return begun
 
     def item_of(self, row: Instance) -> dict[str, t.Any]:
@@ -80,7 +83,8 @@ class Revert(Work):
                 "image_data": image_data(image),
                 "chain": [stored_file(row) for row in going_back.chain],
             }
-        return {"note": "image %s" % image.name, "image_data": image_data(image)}
+        item = {"note": "image %s" % image.name, "image_data": image_data(image)}
+        return {**item, "nvram": self._nvrams[image.id]} if image.id in self._nvrams else item
 
     def change_of(self, row: Instance) -> tuple[str, str]:
         words = ", root disk of %s" if row.uuid in self._backups else ", root disk of image %s"
@@ -105,12 +109,19 @@ class Reverting(InPlace):
 
     operation = "revert"
 
-    def __init__(self, action: LedgerAction, builds: t.Sequence[Build], images: t.Mapping[str, t.Any]):
-        """:arg images: by the uuids of instances, as requests store them"""
+    def __init__(
+        self,
+        action: LedgerAction,
+        builds: t.Sequence[Build],
+        images: t.Mapping[str, t.Any],
+        nvrams: t.Mapping[str, str] | None = None,
+    ):
+        """:arg images: by the uuids of instances, as requests store them. :arg nvrams: UEFI variables of images that have some, by the same keys"""
         catalogue = read_settings(CATALOGUE.options("images"), {}, action.variable)["images"]
         super().__init__(
             action, [_with_image(b, images[b.uuid]) for b in builds], catalogue, lambda _project, _name: None
         )
+        self._nvrams = nvrams or {}
         self.power: dict[str, int] = {}  # what each guest's power state is, as far as it is known
 
     def check(self) -> None:
@@ -168,7 +179,9 @@ class Reverting(InPlace):
                 **host_settings.libvirt_arguments(self.action),
                 "instances_path": settings.instances_path,
                 "ledger_id": builds[0].ledger_id,
-                "instances": [{"uuid": b.uuid, "volumes": volumes[b.uuid]} for b in builds],
+                "instances": [
+                    {"uuid": b.uuid, "volumes": volumes[b.uuid], "nvram": self._nvrams.get(b.uuid, "")} for b in builds
+                ],
                 "state": state,
                 "volume_clear": settings.disk_volume_clear,
                 "volume_clear_size_mb": settings.disk_volume_clear_size_mb,
@@ -255,7 +268,8 @@ def revert(action: LedgerAction, items: Items) -> tuple[Answers, build_parts.Pro
     builds = [b for b in builds if b.uuid not in left_alone]
     images = {i["uuid"]: i["image_data"] for i in items}
     chains = {i["uuid"]: i["chain"] for i in items if i.get("chain")}
-    work = RevertingToBackups(action, builds, images, chains) if chains else Reverting(action, builds, images)
+    nvrams = {i["uuid"]: i["nvram"] for i in items if i.get("nvram")}
+    work = RevertingToBackups(action, builds, images, chains) if chains else Reverting(action, builds, images, nvrams)
     builds = list(work.builds.values())
     with work.guarded(builds):
         work.check()

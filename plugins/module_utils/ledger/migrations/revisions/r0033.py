@@ -600,6 +600,12 @@ def _images(metadata: sa.MetaData) -> None:
         sa.Index("ix_images_name", "project", "name", "deleted"),
     )
     sa.Table(
+        "image_nvrams",
+        metadata,
+        sa.Column("image_id", sa.String(36), sa.ForeignKey("images.id"), primary_key=True),
+        sa.Column("data", sa.Text, nullable=False),
+    )
+    sa.Table(
         "image_places",
         metadata,
         sa.Column("image_id", sa.String(36), sa.ForeignKey("images.id"), primary_key=True),

@@ -53,6 +53,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute im
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute.moves import set_progress
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import this_run
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.guest_data import guest_texts
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.images import images as image_rows
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.networks import filter_marks
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.plans import plans as held_places
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.tables import metadata
@@ -350,6 +352,7 @@ def images(life: Life) -> None:
         services.set_state(of_run, "spring", "h1", "pending", "drain")
         held_places.add(of_run, "a-plan", "boot", "0" * 64, 1, of_run.now + 60)
         held_places.end(of_run, "a-plan", "used")
+        guest_texts.write(of_run, "a-key", {"0" * 64: "text"})
     life.look()
     with life.ledger.write() as tx:
         shelved.add(tx.for_run(life.context("i")), {uuid: "its-image"}, {uuid: "h1"})
@@ -376,6 +379,8 @@ def images(life: Life) -> None:
         }
         store_work.finish(tx.for_run(life.context("i")), stores.default(), arrived, {})
         imports.finish(tx.for_run(life.context("i")))
+    with life.ledger.write() as tx:
+        image_rows.keep_nvram(tx.for_run(life.context("i")), kernel, "eA==")
     life.look()
     with life.ledger.write() as tx:
         deletion.begin(tx.for_run(life.context("i")), ["lost"], None, False, stores)

@@ -11,16 +11,18 @@ import typing as t
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import nvram
 from ansible_collections.bootflow.compute.plugins.module_utils.core.images import snapshots as rules
 from ansible_collections.bootflow.compute.plugins.module_utils.core.images.stores.registry import read_stores
 from ansible_collections.bootflow.compute.plugins.module_utils.core.instances import states
-from ansible_collections.bootflow.compute.plugins.module_utils.flows.images import dead_images
+from ansible_collections.bootflow.compute.plugins.module_utils.flows.images import dead_images, deletion
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances import operation, snapshots
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Outcome, Selection
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operations import OPERATIONS
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.recovery import operations as recovery
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.images import image_views
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.images import images as image_rows
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import image_tables, tables
 from ansible_collections.bootflow.compute.tests.unit.worlds.stored_images import store_image
 from ansible_collections.bootflow.compute.tests.unit.worlds.world import IMAGE, World
@@ -103,6 +105,19 @@ def test_the_record_is_there_before_the_bytes(world: World, web: str) -> None:
     assert (view["status"], view["stores"], view["size"], view["checksum"]) == ("active", ["nfs"], 9, SHA)
     assert (view["disk_format"], view["container_format"]) == ("qcow2", "bare")
     assert world.state(web)[:2] == ("active", None) and world.row(web).power_state == states.RUNNING
+
+
+def test_variables_are_kept_with_their_image(world: World, web: str) -> None:
+    packed = nvram.pack((bytes(16) + bytes(24) + b"_FVH").ljust(4096, b"\xff"))
+    for name, variables in (("with", packed), ("without", "")):
+        _begun, made = begin(world, name)
+        finish(world, made, {**BYTES, "nvram": variables})
+    named = {view["name"]: view["id"] for view in views(world)}
+    kept_variables = world.ledger.inspect(image_rows.nvrams, named.values())
+    assert kept_variables == {named["with"]: packed}
+    with world.ledger.write() as tx:
+        deletion.begin(tx.for_run(world.context("d")), ["with"], None, False, STORES)
+    assert world.rows(image_tables.image_nvrams) == []
 
 
 def test_it_is_told_as_by_nova(world: World, web: str) -> None:

@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import typing as t
+import zlib
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.plugins.module_utils.core.guest import nvram
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.domain.element import parse
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks import local_disks
 from ansible_collections.bootflow.compute.plugins.module_utils.hosts.disks.stores import files
@@ -204,7 +207,7 @@ def test_an_image_that_is_larger_than_the_disk(world: World) -> None:
 #: what the definition has in addition, or another program made -> the error
 REFUSED: dict[str, tuple[str, type[errors.BootflowError], str]] = {
     "tpm": ("<tpm model='tpm-crb'/>", errors.NotSupportedYet, "an emulated TPM"),
-    "nvram": ("", errors.NotSupportedYet, "UEFI variables"),
+    "nvram": ("", errors.NotSupportedYet, "UEFI variables, which the image lacks"),
     "overlay": ("", errors.GuestDisksDiffer, "disk.other"),
     "rescue": ("", errors.Conflict, "that of a rescue"),
     "snapshots": ("", errors.GuestHasSnapshots, "snapshots"),
@@ -229,3 +232,56 @@ def test_what_an_image_does_not_have_is_refused(world: World, monkeypatch: pytes
     with pytest.raises(error, match=words):
         revert.check(guest, str(world.path), SPEC)
     assert guest.calls == []
+
+
+FIRMWARE = (bytes(16) + bytes(range(1, 25)) + b"_FVH").ljust(135168, b"\xff")
+
+
+def with_firmware(world: World, monkeypatch: pytest.MonkeyPatch, path: str = "") -> Guest:
+    guest = world.guest("raw", OFF)
+    own = world.folder / "disk.nvram"
+    own.write_bytes(FIRMWARE[:-4] + b"new!")
+    own.chmod(0o600)
+    xml = guest.XMLDesc(0).replace("<devices>", "<os><nvram>%s</nvram></os><devices>" % (path or own), 1)
+    monkeypatch.setattr(guest, "XMLDesc", lambda _flags: xml)
+    return guest
+
+
+def test_variables_of_the_image_follow_the_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    guest, own = with_firmware(world, monkeypatch), world.folder / "disk.nvram"
+    with own.open() as file:
+        os.fchown(file.fileno(), 12, 34)
+    make(world)
+    spec = revert.RevertSpec(UUID, nvram=nvram.pack(FIRMWARE))
+    assert revert.check(guest, str(world.path), spec)["changed"] and own.read_bytes() != FIRMWARE
+    done = revert.take(guest, str(world.path), spec)
+    assert done["reverted"] and not done.get("error"), done
+    assert own.read_bytes() == FIRMWARE
+    assert (own.stat().st_uid, own.stat().st_gid, own.stat().st_mode & 0o777) == (12, 34, 0o600)
+
+
+@pytest.mark.parametrize(
+    "packed, words",
+    [
+        ("", "which the image lacks"),
+        ("bm90aGluZw==", "damaged"),
+        (nvram.pack(FIRMWARE)[:-8], "damaged"),
+        (base64.b64encode(zlib.compress(b"QFI" + FIRMWARE)).decode(), "damaged"),
+        (nvram.pack(FIRMWARE + b"\xff"), "135169 bytes of UEFI variables, and the firmware of the guest 135168"),
+    ],
+)
+def test_variables_that_are_not_the_guests_are_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, packed: str, words: str
+) -> None:
+    guest = with_firmware(world, monkeypatch)
+    make(world)
+    before = content(world, "raw"), (world.folder / "disk.nvram").read_bytes()
+    with pytest.raises(errors.BootflowError, match=words):
+        revert.take(guest, str(world.path), revert.RevertSpec(UUID, nvram=packed))
+    assert (content(world, "raw"), (world.folder / "disk.nvram").read_bytes()) == before
+
+
+def test_variables_in_another_place_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    guest = with_firmware(world, monkeypatch, "/var/lib/libvirt/qemu/nvram/web_VARS.fd")
+    with pytest.raises(errors.NotSupportedYet, match="web_VARS.fd"):
+        revert.check(guest, str(world.path), revert.RevertSpec(UUID, nvram=nvram.pack(FIRMWARE)))
