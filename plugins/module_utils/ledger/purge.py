@@ -20,7 +20,7 @@ from .db.sqlalchemy_import import sa
 from .db.transaction import Transaction
 from .schema.backup_tables import instance_backups
 from .schema.image_tables import image_places, images
-from .schema.plan_tables import plans
+from .schema.plan_tables import plan_places, plans
 from .schema.tables import (
     capacity_days,
     instances,
@@ -289,7 +289,8 @@ def _runs(tx: Transaction, before: float, size: int) -> dict[str, int]:
 
 
 def _old_plans(before: float) -> list[Condition]:
-    return [plans.c.state != HELD, plans.c.changed_at < before]
+    holding = _refers(plan_places, plan_places.c.plan_id == plans.c.id)
+    return [plans.c.state != HELD, plans.c.changed_at < before, ~holding]
 
 
 def _plans(tx: Transaction, before: float, size: int) -> dict[str, int]:

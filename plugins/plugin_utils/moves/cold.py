@@ -17,6 +17,7 @@ from ...module_utils.core.instances.verdicts.cold import Move, Verdict
 from ...module_utils.core.instances.verdicts.ending import Ending
 from ...module_utils.core.model import Flavor
 from ...module_utils.core.request import catalogue
+from ...module_utils.core.settings.plans import PLANS
 from ...module_utils.core.settings.selection import MOVE
 from ...module_utils.flows.attachments import life, moving
 from ...module_utils.flows.instances.operation import Selection
@@ -41,6 +42,9 @@ from ..volumes.attached_volumes import connectors_of
 from . import live_settings
 from .cold_hosts import ColdHosts, on_one_host, silence_in
 from .report import as_it_is, item_of, line_of, not_placed, report
+
+if t.TYPE_CHECKING:
+    from ..plans.move_plans import MovePlan
 
 OPERATION = {"resize": cold_life.RESIZE, "migrate": cold_life.MIGRATE, "revert_resize": cold_life.REVERT}
 
@@ -94,6 +98,7 @@ class ColdMove(ColdHosts):
         action = self.action
         variable_names.refuse(action, MOVE)
         if self.reverts:
+            self._refuse_plan()
             host_settings.check_common(action)
             scheduler_settings.check_underlay(action)
             ledger = action.rehearsal_ledger() if action.check_mode else action.open_ledger()
@@ -103,8 +108,27 @@ class ColdMove(ColdHosts):
         scheduler_settings.check(action)
         wanted = self._wanted()
         ledger = action.rehearsal_ledger() if action.check_mode else action.open_ledger()
+        if self._has_plan() and self._plans().check(action, ledger, self.operation.name, wanted):
+            return {"changed": False, "ask": []}  # the hosts of the plan have reported, and no other is needed
         ledger.inspect(cold.check, wanted)
         return {"changed": False, "ask": hosts_to_ask(action, ledger)}
+
+    def _has_plan(self) -> bool:
+        settings = host_settings.values(self.action, PLANS)
+        return settings.plan is not None or settings.plan_out is not None
+
+    @staticmethod
+    def _plans() -> t.Any:
+        from ..plans import move_plans  # of few runs
+
+        return move_plans
+
+    def _refuse_plan(self) -> None:
+        """:raises PlanNotTaken: a revert has no plan."""
+        if self._has_plan():
+            from ..plans import chosen  # of few runs
+
+            chosen.refuse(self.action, self.operation.name)
 
     def _begin_revert(self) -> Result:
         selection, known = Selection.from_options(self.options), frozenset(self.action.compute_hosts())
@@ -133,10 +157,11 @@ class ColdMove(ColdHosts):
     def _begin(self) -> Result:
         wanted = self._wanted()
         candidates = Candidates(self.action)
+        plan = self._plan(wanted, candidates)
 
         def begin(tx: Transaction) -> tuple[cold.Begun, dict[str, str], dict[str, Journey], Flavors, list[str]]:
             candidates.rehearse(tx)
-            begun = cold.begin(tx, wanted, candidates.read, candidates.options)
+            begun = cold.begin(tx, wanted, candidates.read, candidates.options) if plan is None else plan.begin(tx)
             self._check_limit(tx, begun.moving)
             addresses = {r.host: r.host_ip for r in nodes.rows(tx, ("host", "node", "host_ip"))}
             journeys = local_disks.journeys(tx, [m.move for m in begun.moving])
@@ -145,12 +170,28 @@ class ColdMove(ColdHosts):
             unheard = [] if self.action.check_mode or not new else nodes.stale_hosts(tx, new, confirm.SURE)
             return begun, addresses, journeys, cold_life.flavor_names(tx, begun.moving), unheard
 
-        begun, addresses, journeys, flavors, unheard = self.action.write(begin)
+        try:
+            begun, addresses, journeys, flavors, unheard = self.action.write(begin)
+        except errors.BootflowError:
+            if plan is not None:
+                plan.discard()
+            raise
         items = [
             self._item(m, journeys.get(m.uuid, Journey()), flavors[m.uuid], addresses.get(m.move.source_compute))
             for m in begun.moving
         ]
-        return self._begun(begun, items, flavors, unheard)
+        result = self._begun(begun, items, flavors, unheard)
+        return result if plan is None else {**result, **plan.write()}
+
+    def _plan(self, wanted: cold.Wanted, candidates: Candidates) -> MovePlan | None:
+        """Return the plan that the moves use, or write; None: there is none, or it does not fit, which the table shows."""
+        if not self._has_plan():
+            return None
+        move_plans = self._plans()
+        try:
+            return t.cast("MovePlan", move_plans.MovePlan(self.action, self.operation.name, wanted, candidates))
+        except move_plans.held_moves.Unplaced:
+            return None
 
     def _check_limit(self, tx: Transaction, moves: t.Sequence[MovingInstance], down: t.Collection[str] = ()) -> None:
         """Refuse moves whose hosts the limit of the run leaves out. :arg down: hosts that are not asked

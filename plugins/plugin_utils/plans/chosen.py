@@ -22,7 +22,7 @@ from ..run.playbooks import playbook_of_this_run
 from . import files
 
 #: Playbooks that plan, and of whose plans no places can be held.
-IGNORING = ("apply", "drain", "move")
+IGNORING = ("apply", "drain")
 
 
 class Chosen(t.NamedTuple):
@@ -92,7 +92,13 @@ def of_run(action: LedgerAction, ledger: Ledger, kind: str) -> Chosen | None:
 
 def hosts_to_ask(action: LedgerAction, ledger: Ledger) -> list[str]:
     """Return the hosts of the plan that this run uses: they report before it is judged. :raises BootflowError: see of_run()"""
-    (kind,) = HELD_KINDS
-    chosen = of_run(action, ledger, kind)
-    wanted = {i["host"] for i in chosen.plan["instances"]} if chosen is not None else set()
+    path = host_settings.values(action, PLANS).plan
+    if path is None:
+        return []
+    # What a playbook of the user imports is only known where the plan is used, which checks that it is of this kind.
+    named = playbook_of_this_run.was_named(playbook_of_this_run.playbooks())
+    playbook = playbook_of_this_run.own_name(named) or Path(named).stem
+    chosen = of_run(action, ledger, playbook if playbook in HELD_KINDS else files.read(path)["kind"])
+    of_plan = chosen.plan["instances"] if chosen is not None else []
+    wanted = {i[end] for i in of_plan for end in ("host", "from") if end in i}
     return [h for h in action.within_limit(action.compute_hosts()) if h in wanted]

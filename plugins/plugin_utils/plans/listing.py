@@ -75,7 +75,10 @@ def view(one: Listed) -> dict[str, t.Any]:
         "changed": utc(row.changed_at),
         "run": row.run_id,
         "instance_count": row.instances,
-        "instances": [{"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in one.rows],
+        "instances": [
+            *({"name": r.display_name, "uuid": r.uuid, "host": r.host} for r in one.rows),
+            *({"name": p.display_name, "uuid": p.instance_uuid, "host": p.host} for p in one.places),
+        ],
     }
 
 
@@ -96,6 +99,6 @@ def table(listed: t.Sequence[Listed]) -> list[str]:
 
 
 def _instances(one: Listed) -> str:
-    names = [r.display_name for r in one.rows]
+    names = [*(r.display_name for r in one.rows), *(p.display_name for p in one.places)]
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (" and %d more" % more if more > 0 else "") if names else str(one.row.instances)

@@ -36,6 +36,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db import 
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_run import Context
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.transaction import Transaction
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.plan_tables import plan_places
 
 from .ledgers import open_in_tests
 
@@ -353,7 +354,8 @@ class World:
         cleanups = {(r.instance_uuid, r.host) for r in tx.execute(sa.select(tables.cleanups))}
         places = {(u, h) for u, h, _id in _claims(tx)}
         moving = {r.instance_uuid: r for r in tx.execute(sa.select(tables.migrations)) if r.status in moves.OPEN}
-        for uuid, host in places:
+        planned = {(r.instance_uuid, r.host) for r in tx.execute(sa.select(plan_places))}
+        for uuid, host in places - planned:
             row = rows[uuid]
             lives_there = row.deleted == instances.LIVE and row.host == host
             if uuid in moving and host in (moving[uuid].source_compute, moving[uuid].dest_compute):

@@ -138,6 +138,47 @@ def request_differences(
     return words or ["the order of its entries"]
 
 
+def move_request(flavor: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+    """Return the request of a plan of moves: {digest, entries: []; flavor: the new one with all of its fields, None: each keeps its own}."""
+    plain = json.loads(json.dumps(flavor))
+    return {"digest": content_hash(plain), "entries": [], "flavor": plain}
+
+
+def flavor_differences(planned: t.Mapping[str, t.Any], now: t.Mapping[str, t.Any]) -> list[str]:
+    """Return in words how the flavor of a request differs from the planned one. :arg planned, now: see move_request()"""
+    before, after = planned.get("flavor") or {}, now["flavor"] or {}
+    if before.get("name") != after.get("name"):
+        return ["flavor was %s, is %s" % (before.get("name"), after.get("name"))]
+    return [
+        "flavor.%s was %s, is %s" % (field, canonical(before.get(field)), canonical(after.get(field)))
+        for field in sorted({*before, *after})
+        if before.get(field) != after.get(field)
+    ]
+
+
+#: Fields of an instance that exists, which are to be as they were when it was planned, with their words.
+AS_PLANNED = {
+    "name": "name",
+    "from": "host",
+    "vm_state": "vm_state",
+    "flavor": "flavor",
+    "ports": "ports",
+    "volumes": "volumes",
+}
+
+
+def instance_differences(planned: t.Mapping[str, t.Any], now: t.Mapping[str, t.Any]) -> list[str]:
+    """Return in words how an instance that exists differs from the planned one."""
+    words = []
+    for field, word in AS_PLANNED.items():
+        before, after = planned.get(field), json.loads(json.dumps(now.get(field)))
+        if before == after:
+            continue
+        plain = isinstance(before, str) and isinstance(after, str)
+        words.append("%s: %s %s" % (planned["name"], word, "was %s, is %s" % (before, after) if plain else "changed"))
+    return words
+
+
 def some_words(words: t.Sequence[str]) -> str:
     """Return the first of these words, and the number of the others."""
     more = len(words) - SHOWN

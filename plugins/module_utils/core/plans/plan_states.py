@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-BOOT, APPLY, DRAIN, RESIZE = "boot", "apply", "drain", "resize"
-KINDS = (BOOT, APPLY, DRAIN, RESIZE)  # the playbooks that a plan may be of
+BOOT, APPLY, DRAIN, RESIZE, MIGRATE = "boot", "apply", "drain", "resize", "migrate"
+KINDS = (BOOT, APPLY, DRAIN, RESIZE, MIGRATE)  # the playbooks that a plan may be of
 #: Kinds whose places can be held.
-HELD_KINDS = (BOOT,)
+HELD_KINDS = (BOOT, RESIZE, MIGRATE)
 
 HELD, USED, DISCARDED, EXPIRED = "held", "used", "discarded", "expired"
 STATES = (HELD, USED, DISCARDED, EXPIRED)

@@ -20,7 +20,7 @@ from ...core.request.image_rules import image_errors, zero_disk_gb
 from ...core.request.requested_resources import requested_resources
 from ...core.resources.claims import overhead_of
 from ...core.scheduler.options import SchedulerOptions
-from ...ledger.compute import history, instances, requests
+from ...ledger.compute import claims, history, instances, requests
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.claims import Candidate
 from ...ledger.compute.instances import Instance, PlacedInstance
@@ -51,6 +51,7 @@ class Wanted:
     inventory: t.Collection[str] | None = None  # hosts that plays reach, the storage hosts among them; None: any host
     same_host: bool = False  # bootflow_allow_resize_to_same_host; a migration goes to another host in any case
     allow_zero_disk: bool = True  # bootflow_allow_zero_disk_flavor
+    to_hosts: t.Mapping[str, str] = field(default_factory=dict)  # uuid -> the only host for it, where a plan holds one
 
     @property
     def operation(self) -> Operation:
@@ -88,10 +89,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     :raises BootflowError: see operation.begin(); of a flavor see core.instances.moves.check_flavor().
     :raises OverQuota: the new flavor is more than its project may have.
     """
-    if wanted.operation is RESIZE:  # take turns with other runs that add to the usage, before any row is locked
-        take_turns(tx, "project", {r.project for r in operation.select(tx, wanted.selection, lock=False)})
-    rows = operation.select(tx, wanted.selection, operation=wanted.operation)
-    movers = _select_movable(tx, wanted, rows)
+    rows, movers = select(tx, wanted)
     begun = Begun(rows={r.uuid: r for r in rows}, unchanged=[r for r in rows if r.uuid not in movers])
     if not movers:
         return begun
@@ -101,6 +99,8 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     check_quota(tx, wanted, list(movers.values()))
     operation.start(tx, move_operation, placed, "prep.start")
     history.start_events_on(tx, {r.uuid: r.host for r in placed}, move_operation.name)
+    if wanted.to_hosts:
+        claims.release_planned(tx, sorted(set(movers).intersection(wanted.to_hosts)))
     hosts = claim(tx, list(movers.values()), read_fleet, options)
     begun.failed = {u: _add_same_host_hint(h, wanted) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     _enter_moves(tx, wanted, [(movers[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])
@@ -111,6 +111,17 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     moving.release_moved(tx, begun.failed)
     begun.moving = [m for m in load(tx, sorted(set(movers) - set(begun.failed))) if m.uuid not in begun.failed]
     return begun
+
+
+def select(tx: Transaction, wanted: Wanted) -> tuple[list[Instance], dict[str, Mover]]:
+    """Return the selected instances, locked, and uuid -> the instance to move.
+
+    :raises BootflowError: one of them cannot be moved.
+    """
+    if wanted.operation is RESIZE:  # take turns with other runs that add to the usage, before any row is locked
+        take_turns(tx, "project", {r.project for r in operation.select(tx, wanted.selection, lock=False)})
+    rows = operation.select(tx, wanted.selection, operation=wanted.operation)
+    return rows, _select_movable(tx, wanted, rows)
 
 
 def rehearse(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: SchedulerOptions) -> None:
@@ -162,7 +173,7 @@ def sort_out(
     refused: dict[str, errors.BootflowError] = {}
     able: list[Instance] = []
     for row in rows:
-        if _has_flavor_already(row, wanted.flavor_for(row.uuid)):
+        if has_flavor_already(row, wanted.flavor_for(row.uuid)):
             continue
         try:
             operation.check(tx, move_operation, row, dead, wanted.known_hosts)
@@ -221,11 +232,13 @@ def judge(
         barred = {h for h, backend in wanted.backends.items() if backend != own_backend}
         if new == old:
             old = new = None
-        movers[row.uuid] = Mover(row, specs[key], barred, wanted.same_host and flavor is not None, old, new)
+        may_stay = wanted.same_host and flavor is not None
+        only = wanted.to_hosts.get(row.uuid)
+        movers[row.uuid] = Mover(row, specs[key], barred, may_stay, old, new, only=only)
     return movers, refused
 
 
-def _has_flavor_already(row: Instance, flavor: Flavor | None) -> bool:
+def has_flavor_already(row: Instance, flavor: Flavor | None) -> bool:
     """Return whether an earlier run has resized the instance to this flavor, and it waits to be confirmed."""
     is_waiting = row.vm_state == states.RESIZED and row.task_state is None
     return is_waiting and flavor is not None and row.spec["flavor"]["name"] == flavor.name

@@ -78,7 +78,7 @@ def claim(
     for mover in movers:
         uuid = mover.row.uuid
         try:
-            if kind == claims.MOVE and mover.row.host in barred[uuid]:
+            if kind != claims.BUILD and mover.row.host in barred[uuid]:
                 raise errors.InstanceNotReady(
                     message="Host %s is not cleaned yet of what a resize of instance %s left there"
                     % (mover.row.host, uuid),
@@ -191,7 +191,7 @@ def _request(
     )
     (candidates,) = claims.candidates_of(select_destinations(fleet, request, options))
     wanted = (resource_request(mover.spec), candidates, DedicatedRequest.from_spec(request), group)
-    return claims.ClaimRequest(row.uuid, *wanted, kind=kind, home=row.host if kind == claims.MOVE else None)
+    return claims.ClaimRequest(row.uuid, *wanted, kind=kind, home=row.host)
 
 
 def spec_elsewhere(mover: Mover, zone: str | None) -> RequestSpec:

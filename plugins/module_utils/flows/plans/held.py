@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The places of a boot that a plan holds: taken when it is made, used once, given back when it is discarded or its time is over.
+"""The places that a plan holds: taken when it is made, used once, given back when it is discarded or its time is over.
 
-What a plan holds are the instances of the boot, accepted, placed and claimed as in a boot, in the hands of a run that no process has
+What the plan of a boot holds are the instances of the boot, accepted, placed and claimed as in a boot, in the hands of a run that no process has
 (ledger.plans.plans). So all that another run competes for (room, addresses, names, quotas, devices, places of groups) is decided where it is
-between two boots.
+between two boots. What plans hold for instances that exist is in held_moves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from ...ledger.compute import claims, instances, runs
 from ...ledger.compute.fleet import Needs
 from ...ledger.compute.instances import Instance
 from ...ledger.db.transaction import Transaction
-from ...ledger.plans import plans
+from ...ledger.plans import places, plans
+from ...ledger.plans.places import NamedPlace
 from ...ledger.plans.plans import PlanRow
 from ..boot import accept, builds, schedule
 from ..instances import delete
@@ -63,8 +64,24 @@ def hold(
 
     :arg seconds: for which the places are held
     """
+    plan = entered(tx, kind, plan_file.request_of(entries), described(tx, builds_of_plan), seconds, ledger_id)
+    plans.give(tx, plan["id"], sorted(b.uuid for b in builds_of_plan))
+    return plan
+
+
+def entered(
+    tx: Transaction,
+    kind: str,
+    request: t.Mapping[str, t.Any],
+    described_instances: t.Sequence[t.Mapping[str, t.Any]],
+    seconds: float,
+    ledger_id: str,
+) -> Plan:
+    """Enter a plan in the ledger. Returns the content of the file, signed.
+
+    :arg request: see plan_file.request_of(). :arg seconds: for which the places are held
+    """
     plan_id, expires_at = tx.new_id(), tx.now + seconds
-    uuids = sorted(b.uuid for b in builds_of_plan)
     plan = plan_file.signed(
         {
             "version": plan_file.VERSION,
@@ -74,12 +91,11 @@ def hold(
             "created": utc(tx.now),
             "expires": utc(expires_at),
             "actor": tx.actor,
-            "request": plan_file.request_of(entries),
-            "instances": described(tx, builds_of_plan),
+            "request": request,
+            "instances": described_instances,
         }
     )
-    plans.add(tx, plan_id, kind, plan[plan_file.HASH], len(uuids), expires_at)
-    plans.give(tx, plan_id, uuids)
+    plans.add(tx, plan_id, kind, plan[plan_file.HASH], len(described_instances), expires_at)
     return plan
 
 
@@ -99,18 +115,23 @@ def described(tx: Transaction, builds_of_plan: t.Sequence[builds.Build]) -> list
                 "pci": [d["address"] for d in b.allocation.get("pci") or ()],
                 "disks": [d["path"] for d in b.allocation.get("disks") or ()],
             },
-            "ports": [
-                {
-                    "id": port.id,
-                    "network": network.name,
-                    "mac_address": port.mac_address,
-                    "addresses": [f["ip_address"] for f in port.fixed_ips],
-                }
-                for port, network in b.ports
-            ],
+            "ports": described_ports(b.ports),
             "volumes": [],
         }
         for b in sorted(builds_of_plan, key=lambda b: (b.row.project, b.row.display_name))
+    ]
+
+
+def described_ports(ports: t.Iterable[tuple[t.Any, t.Any]]) -> list[dict[str, t.Any]]:
+    """Return the ports of an instance as the plan's file has them. :arg ports: (port, its network)"""
+    return [
+        {
+            "id": port.id,
+            "network": network.name,
+            "mac_address": port.mac_address,
+            "addresses": [f["ip_address"] for f in port.fixed_ips],
+        }
+        for port, network in ports
     ]
 
 
@@ -241,8 +262,19 @@ def discard(tx: Transaction, ids: t.Sequence[str]) -> list[str]:
 def _give_back(tx: Transaction, row: PlanRow, state: str) -> None:
     runs.renew(tx)
     rows = plans.held(tx, row.id, lock=True)
-    delete.withdraw(tx, rows, claimed=[r.uuid for r in rows])
+    if rows:
+        delete.withdraw(tx, rows, claimed=[r.uuid for r in rows])
+    give_places_back(tx, row.id)
     plans.end(tx, row.id, state)
+
+
+def give_places_back(tx: Transaction, plan_id: str) -> None:
+    """Give back the places that a plan holds for instances that exist."""
+    uuids = [p.instance_uuid for p in places.of_plan(tx, plan_id)]
+    if uuids:
+        instances.select_live(tx, uuids=uuids, lock=True)
+        claims.release_planned(tx, uuids)
+        places.remove(tx, plan_id)
 
 
 @dataclass
@@ -252,6 +284,7 @@ class Listed:
     row: PlanRow
     state: str
     rows: list[Instance] = field(default_factory=list)  # that it holds
+    places: list[NamedPlace] = field(default_factory=list)  # that it holds for instances that exist
 
 
 def listed(tx: Transaction) -> list[Listed]:
@@ -260,4 +293,5 @@ def listed(tx: Transaction) -> list[Listed]:
     for one in known:
         if one.row.state == HELD:
             one.rows = plans.held(tx, one.row.id)
+            one.places = places.of_plan(tx, one.row.id)
     return known

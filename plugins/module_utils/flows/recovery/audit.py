@@ -30,6 +30,7 @@ from ...ledger.compute.instances import InstanceSize
 from ...ledger.compute.ports import SuspiciousPort
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
+from ...ledger.plans import places
 from ...ledger.schema.identity import ledger_id
 from ..boot import failure
 from ..instances import cleanup, delete
@@ -90,6 +91,7 @@ def survey(tx: Transaction, evidence: Evidence) -> ledger_state.Ledger:
     known_instances = _instances(tx, named, moving)
     contradictory = _contradictory_moves(tx, known_instances, open_moves)
     undecided = {*moving, *(m.instance for m in contradictory)}
+    planned = places.planned(tx)
     return ledger_state.Ledger(
         id=ledger_id(tx),
         nodes=_nodes(tx),
@@ -101,8 +103,8 @@ def survey(tx: Transaction, evidence: Evidence) -> ledger_state.Ledger:
                 r.instance_uuid,
                 r.compute_node_id,
                 (r.memory_mb, r.disk_gb, r.vcpus),
-                of_move=r.kind == claims.MOVE,
-                open=r.kind == claims.MOVE and r.instance_uuid in undecided,
+                of_move=r.kind != claims.BUILD,
+                open=r.instance_uuid in (planned if r.kind == claims.PLAN else undecided) and r.kind != claims.BUILD,
             )
             for r in claim_rows
         ],
@@ -363,8 +365,11 @@ class _Repair:
     def _release(self) -> None:
         tx = self.tx
         for finding in self.by_kind[audit.STALE_CLAIM]:
-            release = claims.release_moves if finding.key == audit.OF_MOVE else claims.release_on
-            release(tx, {(str(finding.host), str(finding.instance))})
+            place = {(str(finding.host), str(finding.instance))}
+            if finding.key != audit.OF_MOVE:
+                claims.release_on(tx, place)
+            elif not claims.release_moves(tx, place):
+                claims.release_planned(tx, [str(finding.instance)])
         claims.forget_devices(tx, [f.key for f in self.by_kind[audit.DEVICE_CLAIM]])
         ports.remove(tx, [f.key for f in self.by_kind[audit.PORT]])
         ports.remove_addresses(tx, [f.key for f in self.by_kind[audit.ADDRESS]])

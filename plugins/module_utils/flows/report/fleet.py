@@ -37,7 +37,7 @@ def hosts(tx: Transaction, inventory: t.Iterable[str], service_down_time: float)
 
 def _claim(row: report.NamedClaim) -> Claim:
     amounts = {"memory_mb": row.memory_mb, "vcpus": row.vcpus, "disk_gb": row.disk_gb}
-    return Claim(row.uuid, row.display_name, row.project, row.vm_state, amounts, row.kind == claims.MOVE)
+    return Claim(row.uuid, row.display_name, row.project, row.vm_state, amounts, row.kind != claims.BUILD)
 
 
 def _host(view: t.Mapping[str, t.Any], row: nodes.NodeRow | None, by_node: t.Mapping[int, t.Sequence[Claim]]) -> Host:

@@ -33,7 +33,8 @@ if t.TYPE_CHECKING:
     Query = sa.Select[t.Unpack[tuple[t.Any, ...]]]
 
 # Kinds of a claim. An instance that moves has two: where it is, and, until the move is decided, where it goes to or came from.
-BUILD, MOVE = "build", "move"
+# Another one is where a plan holds a host for it.
+BUILD, MOVE, PLAN = "build", "move", "plan"
 _BETWEEN = "between"  # of a claim that changes its kind, within a transaction
 
 
@@ -91,7 +92,7 @@ class ClaimRequest:
     dedicated: DedicatedRequest = field(default_factory=DedicatedRequest)
     group: ServerGroup | None = None  # its row is locked by the caller (groups.load)
     kind: str = BUILD
-    home: str | None = None  # of a move: the host where the instance is counted already
+    home: str | None = None  # of an instance that exists: its host, where it is counted already
 
 
 def candidates_of(selections: t.Sequence[Selection]) -> list[list[Candidate]]:
@@ -149,6 +150,7 @@ class ClaimBatch:
             self.free = dedicated_resources.load(tx, list(self.ids.values()), numa=numa)
         groups = {r.group.id for r in requests if r.group is not None}
         self.members = _Members(tx, groups, nodes.machine_names(named)) if groups else None
+        self.planned = _planned(tx, [r.instance_uuid for r in requests if r.home is not None])
         self._delta: tuple[ResourceRequest, UsageDelta] | None = None
         self.added: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])  # by node: in the order of _USAGE
         self.claims: list[dict[str, t.Any]] = []
@@ -194,7 +196,8 @@ class ClaimBatch:
         delta = self._delta_of(request.resources)
         for name in (place, *self.others.get(place, ())):
             self.usage[name] = delta.apply(self.usage[name])
-        guests = 0 if candidate.host == request.home else delta.num_instances
+        counted = candidate.host == request.home or (request.instance_uuid, node_id) in self.planned
+        guests = 0 if counted else delta.num_instances
         added = self.added[node_id]
         added[0] += delta.memory_mb_used
         added[1] += delta.local_gb_used
@@ -357,6 +360,20 @@ def release_moves(tx: Transaction, places: t.Collection[tuple[str, str]]) -> int
     return _release(tx, {u for _h, u in places}, lambda host, uuid, kind: kind == MOVE and (host, uuid) in places)
 
 
+def release_planned(tx: Transaction, uuids: t.Collection[str]) -> int:
+    """Release the claims with which plans hold hosts for these locked instances. Returns their number."""
+    c = claims.c
+    of_plans = (bulk.among(tx, c.instance_uuid, sorted(uuids)), c.kind == PLAN)
+    query = sa.select(c.instance_uuid, c.compute_node_id, c.group_slot).where(*of_plans, c.group_slot.is_not(None))
+    slots = tx.execute(query.order_by(c.id)).all() if uuids else []
+    released = _release(tx, uuids, lambda _host, _uuid, kind: kind == PLAN)
+    for row in slots:  # another claim of the instance there relied on the place in the group
+        others = (c.instance_uuid == row.instance_uuid, c.compute_node_id == row.compute_node_id)
+        first = sa.select(sa.func.min(c.id)).where(*others).scalar_subquery()
+        tx.execute(claims.update().where(c.id == first).values(group_slot=row.group_slot))
+    return released
+
+
 def exchange(tx: Transaction, between: t.Mapping[str, t.Collection[tuple[str, str]]]) -> None:
     """Move these instances to the hosts of their moves, or back: the claim there becomes theirs, and the other the move's.
 
@@ -412,11 +429,11 @@ def _release(tx: Transaction, uuids: t.Collection[str], chosen: t.Callable[[str,
     return int(released)
 
 
-def of_instances(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, dict[str, int]]:
-    """uuid -> {memory_mb, disk_gb, vcpus} of its claim for its build."""
+def of_instances(tx: Transaction, uuids: t.Sequence[str], kind: str = BUILD) -> dict[str, dict[str, int]]:
+    """uuid -> {memory_mb, disk_gb, vcpus} of its claim of this kind."""
     c = claims.c
     query = sa.select(c.instance_uuid, c.memory_mb, c.disk_gb, c.vcpus)
-    rows = tx.execute(query.where(bulk.among(tx, c.instance_uuid, uuids), c.kind == BUILD))
+    rows = tx.execute(query.where(bulk.among(tx, c.instance_uuid, uuids), c.kind == kind))
     return {r.instance_uuid: {"memory_mb": r.memory_mb, "disk_gb": r.disk_gb, "vcpus": r.vcpus} for r in rows}
 
 
@@ -436,6 +453,20 @@ def allocations_of(tx: Transaction, uuids: t.Sequence[str]) -> dict[str, Claimed
     for row in tx.execute(_at_home(query, device_claims).order_by(d.id)) if allocations else ():
         allocations[row.instance_uuid]["pci" if row.kind == dedicated_resources.PCI else "disks"].append(row.detail)
     return allocations
+
+
+def devices_of(tx: Transaction, uuids: t.Collection[str], kind: str) -> dict[str, list[str]]:
+    """Return uuid -> the addresses of the PCI devices that claims of this kind give the instance, in order."""
+    d = device_claims.c
+    conditions = (
+        bulk.among(tx, d.instance_uuid, sorted(uuids)),
+        d.claim_kind == kind,
+        d.kind == dedicated_resources.PCI,
+    )
+    devices: dict[str, list[str]] = {uuid: [] for uuid in uuids}
+    for row in tx.execute(sa.select(d.instance_uuid, d.device).where(*conditions).order_by(d.id)) if uuids else ():
+        devices[row.instance_uuid].append(row.device)
+    return devices
 
 
 def numa_of_moves(tx: Transaction, places: t.Collection[tuple[str, str]]) -> dict[str, dict[str, t.Any]]:
@@ -545,6 +576,15 @@ def having_disks(tx: Transaction, uuids: t.Sequence[str]) -> set[str]:
     d = device_claims.c
     query = sa.select(d.instance_uuid).where(bulk.among(tx, d.instance_uuid, uuids), d.kind == dedicated_resources.DISK)
     return set(tx.execute(query).scalars()) if uuids else set()
+
+
+def _planned(tx: Transaction, uuids: t.Collection[str]) -> set[tuple[str, int]]:
+    """Return {(uuid, id of a node)} where plans hold hosts for these instances: they are counted there."""
+    c = claims.c
+    query = sa.select(c.instance_uuid, c.compute_node_id).where(
+        bulk.among(tx, c.instance_uuid, sorted(uuids)), c.kind == PLAN
+    )
+    return {(r.instance_uuid, r.compute_node_id) for r in tx.execute(query)} if uuids else set()
 
 
 def _lock(

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The table of plans that hold places. See tables.py."""
+"""The tables of plans that hold places. See tables.py."""
 
 from __future__ import annotations
 
@@ -26,4 +26,14 @@ plans = sa.Table(
     sa.Column("run_id", sa.String(64)),  # that used it
     one_of("plans", "kind", plan_states.KINDS),
     one_of("plans", "state", plan_states.STATES),
+)
+
+# The hosts that plans hold for instances that exist, until the plan is done or given up. The claims there have the kind "plan".
+plan_places = sa.Table(
+    "plan_places",
+    metadata,
+    sa.Column("plan_id", sa.String(36), sa.ForeignKey("plans.id"), primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), primary_key=True),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Index("ix_plan_places_instance_uuid", "instance_uuid"),
 )

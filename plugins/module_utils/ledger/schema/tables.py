@@ -31,6 +31,7 @@ _OTHERS = (
     security_tables.security_groups,
     service_tables.services,
     plan_tables.plans,
+    plan_tables.plan_places,
     guest_data_tables.guest_texts,
 )
 metadata = next(t.metadata for t in _OTHERS)
@@ -234,7 +235,7 @@ claims = sa.Table(
     sa.Column("disk_gb", sa.Integer, nullable=False),
     sa.Column("vcpus", sa.Integer, nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
-    sa.Column("kind", sa.String(8), nullable=False, default="build", server_default="build"),  # build, or move
+    sa.Column("kind", sa.String(8), nullable=False, default="build", server_default="build"),  # build, move, or plan
     sa.Column("numa", sa.JSON(none_as_null=True)),  # the fitted topology: cells, pinned CPUs, pages
     sa.Column("server_group_id", sa.String(36)),
     # anti-affinity: one of the host's max_server_per_host places, which two members cannot share

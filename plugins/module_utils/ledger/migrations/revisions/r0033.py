@@ -388,7 +388,7 @@ def _instances(metadata: sa.MetaData) -> None:
         sa.Column("expires_at", sa.Float, nullable=False),
         sa.Column("changed_at", sa.Float, nullable=False),
         sa.Column("run_id", sa.String(64)),
-        _one_of("plans", "kind", "apply boot drain resize"),
+        _one_of("plans", "kind", "apply boot drain migrate resize"),
         _one_of("plans", "state", "discarded expired held used"),
     )
     sa.Table(
@@ -468,6 +468,14 @@ def _instances(metadata: sa.MetaData) -> None:
         sa.Column("position", sa.Integer, nullable=False),
         sa.Column("device_name", sa.String(32), nullable=False),
         sa.Column("disk", sa.JSON, nullable=False),
+    )
+    sa.Table(
+        "plan_places",
+        metadata,
+        sa.Column("plan_id", sa.String(36), sa.ForeignKey("plans.id"), primary_key=True),
+        sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), primary_key=True),
+        sa.Column("host", sa.String(255), nullable=False),
+        sa.Index("ix_plan_places_instance_uuid", "instance_uuid"),
     )
     sa.Table(
         "shelved_instances",
