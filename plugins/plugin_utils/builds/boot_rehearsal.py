@@ -32,7 +32,7 @@ from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.plans import plans
 from ...module_utils.ledger.storage import backends
 from ...module_utils.ledger.storage.volumes import VolumeRow
-from ..plans import boot_plans, chosen
+from ..plans import boot_plans, chosen, set_plans
 from ..run import host_settings, host_variables, tables
 from ..run.firewall import port_filters
 from ..run.ledger_action import LedgerAction
@@ -94,7 +94,7 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
         action.task_vars["hostvars"], action.compute_hosts() if uses_volumes else ()
     )
     writing = _writing(action, uses_volumes)
-    used = chosen.of_run(action, ledger, BOOT) if chosen.is_set(action) else None
+    used = chosen.of_run(action, ledger, BOOT) if set_plans.is_set(action) else None
 
     def rehearse(tx: Transaction) -> _Rehearsed | None:
         if makes_volumes:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from ...module_utils.core import errors
 from ...module_utils.core.guest.nvram import NVRAM
@@ -17,7 +17,6 @@ from ...module_utils.core.instances.verdicts.cold import Move, Verdict
 from ...module_utils.core.instances.verdicts.ending import Ending
 from ...module_utils.core.model import Flavor
 from ...module_utils.core.request import catalogue
-from ...module_utils.core.settings.plans import PLANS
 from ...module_utils.core.settings.selection import MOVE
 from ...module_utils.flows.attachments import life, moving
 from ...module_utils.flows.instances.operation import Selection
@@ -30,6 +29,7 @@ from ...module_utils.ledger.compute import moves as ledger_moves
 from ...module_utils.ledger.compute import nodes
 from ...module_utils.ledger.db.transaction import Transaction
 from ..operations.cleaning import warn_of_leftovers
+from ..plans.set_plans import is_set, places_of_plan
 from ..run import host_settings
 from ..run.inventory_hosts import all_of, reachable, refuse_left_out
 from ..run.ledger_action import LedgerAction
@@ -61,6 +61,7 @@ class ColdMove(ColdHosts):
         self.reverts = self.operation is cold_life.REVERT
         self.starts = {"back": "compute"} if self.reverts else {"switch": "compute", "back": "compute"}
         self.called = self.event = self.operation.name
+        self._places = places_of_plan(action) if is_set(action) and not self.reverts else None
 
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
         begin = self._begin_revert if self.reverts else self._begin
@@ -91,7 +92,8 @@ class ColdMove(ColdHosts):
                 )
             flavor = parsed.flavor(self.options["flavor"])
         selection = Selection.from_options(self.options)
-        return resize_settings.wanted(self.action, selection, parsed.pci_aliases, flavor, flavors)
+        wanted = resize_settings.wanted(self.action, selection, parsed.pci_aliases, flavor, flavors)
+        return replace(wanted, to_hosts=self._places or {})
 
     def _check(self) -> Result:
         """Fail before any host is contacted. Returns the hosts that should report before others are chosen."""
@@ -114,8 +116,8 @@ class ColdMove(ColdHosts):
         return {"changed": False, "ask": hosts_to_ask(action, ledger)}
 
     def _has_plan(self) -> bool:
-        settings = host_settings.values(self.action, PLANS)
-        return settings.plan is not None or settings.plan_out is not None
+        """Return whether this run uses or writes a plan of these moves. A step of a drain has the hosts of the plan in ``_places``."""
+        return is_set(self.action) and self._places is None
 
     @staticmethod
     def _plans() -> t.Any:

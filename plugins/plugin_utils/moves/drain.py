@@ -14,8 +14,9 @@ from ...module_utils.core.amounts import counted
 from ...module_utils.core.reading.nearest import suggestion
 from ...module_utils.core.request import catalogue
 from ...module_utils.flows.instances.operation import Selection
-from ...module_utils.flows.moves import drain
+from ...module_utils.flows.moves import cold, drain, live
 from ...module_utils.ledger.database import Ledger
+from ..plans.set_plans import is_set
 from ..run import tables
 from ..run.ledger_action import LedgerAction
 from ..run.results import diff, outcome
@@ -23,6 +24,9 @@ from ..run.stage_results import CONTROLLER, StageResults
 from ..run.stages import Items, Result, Stages
 from ..settings import resize_settings
 from . import live_settings
+
+if t.TYPE_CHECKING:
+    from ..plans.drain_plans import DrainPlan
 
 #: The actions of the migrations between its stages.
 MIGRATIONS = ("instance_live_migrate", "instance_move")
@@ -64,7 +68,9 @@ class Drain(Stages):
         chosen = Selection(hosts=[self.host])
         wanted = resize_settings.wanted(self.action, chosen, parsed.pci_aliases)
         running = live_settings.wanted(self.action, chosen) if self.options["live"] else None
-        begun = self.action.write(lambda tx: drain.begin(tx, self.host, wanted, running))
+        plan = self._plan_of_run(wanted, running)
+        begun = plan.begin() if plan else self.action.write(lambda tx: drain.begin(tx, self.host, wanted, running))
+        places = plan.places if plan else {}
         stays = [
             {"name": begun.rows[u].display_name, "uuid": u, "vm_state": begun.rows[u].vm_state, "error": e.as_dict()}
             for u, e in begun.stays.items()
@@ -74,7 +80,8 @@ class Drain(Stages):
             for rows in (begun.live, begun.leaves)
         )
         if self.options["print_table"]:
-            tables.show(self.action.ports.display, self._plan(begun.disabled, live, leaves, stays))
+            lines = self._plan(begun.disabled, live, leaves, stays, places)
+            tables.show(self.action.ports.display, [*(plan.lines() if plan else ()), *lines])
         states = ["%s %s\n" % (self.host, word) for word in ("enabled", "disabled")]
         return {
             "changed": begun.disabled,
@@ -84,7 +91,16 @@ class Drain(Stages):
             "uuids": [i["uuid"] for i in leaves],
             "stays": stays,
             "diff": diff("hosts", *states) if begun.disabled else [],
+            **(plan.result() if plan else {}),
         }
+
+    def _plan_of_run(self, wanted: cold.Wanted, running: live.Wanted | None) -> DrainPlan | None:
+        """Return the plan that the drain uses, or writes; None: there is none."""
+        if not is_set(self.action):
+            return None
+        from ..plans.drain_plans import DrainPlan  # of few runs
+
+        return DrainPlan(self.action, self.host, wanted, running)
 
     def _plan(
         self,
@@ -92,12 +108,19 @@ class Drain(Stages):
         live: Items,
         leaves: Items,
         stays: Items,
+        places: t.Mapping[str, str],
     ) -> list[str]:
+        """:arg places: uuid -> the host that a plan holds"""
+
+        def to(item: t.Mapping[str, t.Any]) -> str:
+            return " to %s" % places[item["uuid"]] if item["uuid"] in places else ""
+
         title = "Plan of draining %s (nothing is touched):" if self.action.check_mode else "Plan of draining %s:"
         lines = ["~ %s gets no new instances" % self.host] if disabled else []
-        lines += ["~ %s live_migrate" % i["name"] for i in live]
+        lines += ["~ %s live_migrate%s" % (i["name"], to(i)) for i in live]
         lines += [
-            "~ %s migrate%s" % (i["name"], ", restarts the guest" if i["vm_state"] == "active" else "") for i in leaves
+            "~ %s migrate%s%s" % (i["name"], to(i), ", restarts the guest" if i["vm_state"] == "active" else "")
+            for i in leaves
         ]
         lines += ["! %s stays: %s" % (i["name"], i["error"]["message"]) for i in stays]
         numbers = ("%d to live_migrate, " % len(live) if live else "", len(leaves), len(stays))
@@ -121,6 +144,10 @@ class Drain(Stages):
         """Report what the host still has. The task fails if that is an instance."""
         begun = self.result("begin")
         errors_of = self._errors()
+        if begun.get("plan") and not self.action.check_mode:
+            from ..plans import drain_plans  # of few runs
+
+            drain_plans.give_back(self.action, begun["plan"])
         with self._ledger() as ledger:
             remaining = ledger.inspect(drain.remaining_instances, self.host)
         if self.action.check_mode:  # the others would have left

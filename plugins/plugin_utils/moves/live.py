@@ -25,6 +25,7 @@ from ...module_utils.flows.moves import live, live_life, live_pins
 from ...module_utils.ledger.compute import nodes
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import attachments
+from ..plans.set_plans import is_set, places_of_plan
 from ..run import tables
 from ..run.inventory_hosts import reachable, refuse_left_out
 from ..run.results import diff
@@ -59,7 +60,8 @@ class LiveMigration(LiveHosts):
 
     def _wanted(self) -> live.Wanted:
         wanted = live_settings.wanted(self.action, Selection.from_options(self.options), self.options["to_host"])
-        return replace(wanted, to_hosts=self._to_hosts())
+        places = places_of_plan(self.action) if is_set(self.action) else None
+        return replace(wanted, to_hosts=places or self._to_hosts(), planned=tuple(places or ()))
 
     def _to_hosts(self) -> dict[str, str]:
         """Return UUID -> the host that an instance is to go to. :raises InvalidInput: a host is not a text."""
@@ -180,7 +182,8 @@ class LiveMigration(LiveHosts):
         if self.action.check_mode or not items:
             return _NOT_SWITCHED
         looked, prepared, migrated = (self.answers(stage) for stage in ("look", "prepare", "migrate"))
-        wanted = {u: self._to_hosts().get(u, self.options["to_host"]) is not None for u in items}
+        asked = self._wanted()
+        wanted = {u: asked.host_for(u) is not None for u in items}
         tries = {u: Tries(wanted[u], self.attempt(), self.options["max_attempts"]) for u in items}
         passages = {u: verdicts.passage(looked[u], prepared[u], migrated[u], tries[u]) for u in items}
         problems = {u: passage.error for u, passage in passages.items() if passage.error}

@@ -12,17 +12,19 @@ from pathlib import Path
 from ...module_utils.core import errors
 from ...module_utils.core.plans import plan_file
 from ...module_utils.core.plans.plan_file import Plan
-from ...module_utils.core.plans.plan_states import HELD_KINDS
+from ...module_utils.core.plans.plan_states import DRAIN, HELD_KINDS
 from ...module_utils.core.settings.plans import PLANS
+from ...module_utils.core.settings.run import RUN
 from ...module_utils.flows.plans import held
+from ...module_utils.ledger.compute import nodes
 from ...module_utils.ledger.database import Ledger
 from ..run import host_settings
 from ..run.ledger_action import LedgerAction
 from ..run.playbooks import playbook_of_this_run
-from . import files
+from . import files, set_plans
 
 #: Playbooks that plan, and of whose plans no places can be held.
-IGNORING = ("apply", "drain")
+IGNORING = ("apply",)
 
 
 class Chosen(t.NamedTuple):
@@ -30,12 +32,6 @@ class Chosen(t.NamedTuple):
 
     plan: Plan
     file: str
-
-
-def is_set(action: LedgerAction) -> bool:
-    """Return whether the run uses or writes a plan."""
-    settings = host_settings.values(action, PLANS)
-    return settings.plan is not None or settings.plan_out is not None
 
 
 def refuse(action: LedgerAction, playbook: str) -> None:
@@ -52,6 +48,8 @@ def begin(action: LedgerAction) -> None:
     :raises PlanNotTaken: the playbook on the command line neither writes nor uses plans.
     :raises InvalidInput: both are set, or a plan is to be written without --check; or the file cannot be written, or is not a plan.
     """
+    if set_plans.places_of_plan(action) is not None:  # the first step of the playbook has checked them
+        return
     settings = host_settings.values(action, PLANS)
     named = playbook_of_this_run.was_named(playbook_of_this_run.playbooks())
     playbook = playbook_of_this_run.own_name(named) or Path(named).stem
@@ -91,10 +89,16 @@ def of_run(action: LedgerAction, ledger: Ledger, kind: str) -> Chosen | None:
 
 
 def hosts_to_ask(action: LedgerAction, ledger: Ledger) -> list[str]:
-    """Return the hosts of the plan that this run uses: they report before it is judged. :raises BootflowError: see of_run()"""
-    path = host_settings.values(action, PLANS).plan
-    if path is None:
+    """Return the hosts of the plan that this run uses: they report before it is judged. Where a drain writes one, the hosts that have not lately.
+
+    :raises BootflowError: see of_run()
+    """
+    settings = host_settings.values(action, PLANS)
+    if set_plans.places_of_plan(action) is not None:
         return []
+    path = settings.plan
+    if path is None:
+        return _stale(action, ledger) if playbook_of_this_run.playbook_of(action._task) == DRAIN else []
     # What a playbook of the user imports is only known where the plan is used, which checks that it is of this kind.
     named = playbook_of_this_run.was_named(playbook_of_this_run.playbooks())
     playbook = playbook_of_this_run.own_name(named) or Path(named).stem
@@ -102,3 +106,8 @@ def hosts_to_ask(action: LedgerAction, ledger: Ledger) -> list[str]:
     of_plan = chosen.plan["instances"] if chosen is not None else []
     wanted = {i[end] for i in of_plan for end in ("host", "from") if end in i}
     return [h for h in action.within_limit(action.compute_hosts()) if h in wanted]
+
+
+def _stale(action: LedgerAction, ledger: Ledger) -> list[str]:
+    age = host_settings.values(action, RUN).facts_max_age
+    return ledger.inspect(nodes.stale_hosts, action.within_limit(action.compute_hosts()), age)

@@ -81,11 +81,16 @@ class MovePlan:
             self.discard()
             raise
         if self.action.options["print_table"]:
-            line = "The plan %s holds these places until %s: run the same with bootflow_plan=%s."
-            tables.show(self.action.ports.display, [line % (self.plan["id"], self.plan["expires"], self.path)])
+            tables.show(self.action.ports.display, [line(self.plan, self.path)])
         return {"plan_file": {"file": self.path, **{n: self.plan[n] for n in ("id", "hash", "expires")}}}
 
     def discard(self) -> None:
         """Give up the plan that was to be written."""
         if self.path is not None and self.plan is not None:
             self.ledger.transact(held.discard, [self.plan["id"]])
+
+
+def line(plan: Plan, path: str) -> str:
+    """Return a line for people on a plan that was written."""
+    words = (plan["id"], plan["expires"], path)
+    return "The plan %s holds these places until %s: run the same with bootflow_plan=%s." % words

@@ -109,7 +109,7 @@ def opened(action: LedgerAction, use_reserve: bool = False) -> dict[str, t.Any]:
             if state.old_marks:
                 ledger.transact(commits.forget_old)
             ask = [host for host in action.within_limit(action.compute_hosts()) if host in state.held]
-        if plan_settings.plan is not None:
+        if with_plan:
             of_plan = chosen.hosts_to_ask(action, ledger)
             ask += [host for host in of_plan if host not in ask]
         if not (action.check_mode and todo):

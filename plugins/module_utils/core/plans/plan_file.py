@@ -156,6 +156,17 @@ def flavor_differences(planned: t.Mapping[str, t.Any], now: t.Mapping[str, t.Any
     ]
 
 
+def drain_request(host: str, live: bool) -> dict[str, t.Any]:
+    """Return the request of a plan of a drain: {digest, entries: [], host, live: guests that run may go while they run}."""
+    plain = {"host": host, "live": live}
+    return {"digest": content_hash(plain), "entries": [], **plain}
+
+
+def drain_differences(planned: t.Mapping[str, t.Any], now: t.Mapping[str, t.Any]) -> list[str]:
+    """Return in words how the request of a drain differs from the planned one. :arg planned, now: see drain_request()"""
+    return ["%s was %s, is %s" % (n, planned.get(n), now[n]) for n in ("host", "live") if planned.get(n) != now[n]]
+
+
 #: Fields of an instance that exists, which are to be as they were when it was planned, with their words.
 AS_PLANNED = {
     "name": "name",
@@ -164,6 +175,7 @@ AS_PLANNED = {
     "flavor": "flavor",
     "ports": "ports",
     "volumes": "volumes",
+    "how": "way",
 }
 
 

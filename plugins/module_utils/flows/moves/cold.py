@@ -20,7 +20,7 @@ from ...core.request.image_rules import image_errors, zero_disk_gb
 from ...core.request.requested_resources import requested_resources
 from ...core.resources.claims import overhead_of
 from ...core.scheduler.options import SchedulerOptions
-from ...ledger.compute import claims, history, instances, requests
+from ...ledger.compute import history, instances, requests
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.claims import Candidate
 from ...ledger.compute.instances import Instance, PlacedInstance
@@ -32,7 +32,7 @@ from ..instances.operation import Operation, Selection
 from . import cold_life, confirm, local_disks
 from .cold_life import MIGRATE, RESIZE, load
 from .moving_instance import MovingInstance
-from .place import Mover, ReadFleet, claim
+from .place import Mover, ReadFleet, claim, give_up_planned
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,7 @@ def begin(tx: Transaction, wanted: Wanted, read_fleet: ReadFleet, options: Sched
     check_quota(tx, wanted, list(movers.values()))
     operation.start(tx, move_operation, placed, "prep.start")
     history.start_events_on(tx, {r.uuid: r.host for r in placed}, move_operation.name)
-    if wanted.to_hosts:
-        claims.release_planned(tx, sorted(set(movers).intersection(wanted.to_hosts)))
+    give_up_planned(tx, set(movers).intersection(wanted.to_hosts))
     hosts = claim(tx, list(movers.values()), read_fleet, options)
     begun.failed = {u: _add_same_host_hint(h, wanted) for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     _enter_moves(tx, wanted, [(movers[u], h) for u, h in hosts.items() if isinstance(h, Candidate)])

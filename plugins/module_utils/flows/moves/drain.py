@@ -22,6 +22,7 @@ from ...ledger.db.transaction import Transaction
 from ..instances import operation
 from . import cold, live
 from .confirm import SURE, is_reported, silent_hosts
+from .place import Mover
 
 REASON = "drained"
 
@@ -35,6 +36,7 @@ class Drained:
     leaves: list[Instance] = field(default_factory=list)  # can be migrated while they are off
     stays: dict[str, errors.BootflowError] = field(default_factory=dict)  # uuid -> why it cannot be migrated
     rows: dict[str, Instance] = field(default_factory=dict)  # of all instances of the host
+    movers: dict[str, Mover] = field(default_factory=dict)  # uuid -> the instance that leaves, as the scheduler gets it
 
 
 def begin(tx: Transaction, host: str, wanted: cold.Wanted, running: live.Wanted | None = None) -> Drained:
@@ -68,6 +70,7 @@ def sort_out(
         leaves=[r for r in others if r.uuid in movers],
         stays=refused,
         rows={r.uuid: r for r in rows},
+        movers={**moving, **movers},
     )
 
 

@@ -33,7 +33,7 @@ from ..instances.operation import Selection
 from . import live_pins
 from .live_life import LIVE_MIGRATE, PRE, Result, end_migration, finish, load
 from .moving_instance import MovingInstance
-from .place import Mover, ReadFleet, claim
+from .place import Mover, ReadFleet, claim, give_up_planned
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Wanted:
     to_host: str | None = None  # None: the scheduler chooses
     inventory: t.Collection[str] | None = None  # hosts that plays reach, the storage hosts among them; None: any host
     to_hosts: t.Mapping[str, str] = field(default_factory=dict)  # uuid -> its host, in place of to_host
+    planned: t.Collection[str] = ()  # uuids for which a plan holds these hosts
 
     def host_for(self, uuid: str) -> str | None:
         """Return the requested host of an instance; None: the scheduler chooses."""
@@ -84,7 +85,8 @@ def begin(
     :raises UnableToMigrateToSelf, ComputeHostNotFound: the requested host is not possible.
     """
     rows = operation.select(tx, wanted.selection, operation=LIVE_MIGRATE)
-    return _begin_movable(tx, rows, _select_movable(tx, wanted, rows), read_fleet, options, connectors)
+    movers = _select_movable(tx, wanted, rows)
+    return _begin_movable(tx, rows, movers, read_fleet, options, connectors, wanted.planned)
 
 
 def _begin_movable(
@@ -94,8 +96,9 @@ def _begin_movable(
     read_fleet: ReadFleet,
     options: SchedulerOptions,
     connectors: life.Connectors,
+    planned: t.Collection[str] = (),
 ) -> Begun:
-    """Begin to migrate the instances of ``movers``, which are among the locked ``rows``."""
+    """Begin to migrate the instances of ``movers``, which are among the locked ``rows``. :arg planned: see Wanted"""
     begun = Begun(rows={r.uuid: r for r in rows})
     if not movers:
         return begun
@@ -104,6 +107,7 @@ def _begin_movable(
     sources = {u: m.row.host for u, m in movers.items()}
     history.start_events_on(tx, sources, LIVE_MIGRATE.name)
     history.notify_each(tx, {u: {"host": sources[u]} for u in sorted(sources)}, "compute.instance.%s.start" % PRE)
+    give_up_planned(tx, set(movers).intersection(planned))
     hosts = claim(tx, list(movers.values()), read_fleet, options)
     begun.failed = {u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)}
     _enter_migrations(tx, [(movers[u].row, h) for u, h in hosts.items() if isinstance(h, Candidate)])

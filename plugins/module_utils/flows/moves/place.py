@@ -29,6 +29,7 @@ from ...ledger.compute.fleet import Needs
 from ...ledger.compute.instances import PlacedInstance
 from ...ledger.db.transaction import Transaction
 from ...ledger.networks import security_groups
+from ...ledger.plans import places
 from ...ledger.storage import attachments
 from ..boot.schedule import MOST_EXPLAINED, needs_of, request_spec, resource_request
 from ..instances import elsewhere
@@ -94,6 +95,13 @@ def claim(
         except errors.BootflowError as e:
             hosts_or_errors[uuid] = e
     return {**hosts_or_errors, **claims.claim(tx, requests, machines=fleet.machines)}
+
+
+def give_up_planned(tx: Transaction, uuids: t.Collection[str]) -> None:
+    """Give up the hosts that a plan holds for these locked instances, which claim them in this transaction for the moves that the plan is of."""
+    if uuids:
+        claims.release_planned(tx, uuids)
+        places.remove(tx, sorted(uuids))
 
 
 def hosts_with_leftovers(tx: Transaction, movers: t.Sequence[Mover]) -> dict[str, set[str]]:

@@ -236,10 +236,13 @@ def _changed(tx: Transaction, plan: Plan, accepted: accept.Accepted) -> str:
 
 
 def expire(tx: Transaction) -> list[str]:
-    """Give back what plans hold whose time is over. Returns their ids."""
+    """Give back what plans hold whose time is over. Returns their ids. Used plans whose runs died give back what they still hold."""
     rows = plans.expired(tx)
     for row in rows:
         _give_back(tx, row, EXPIRED)
+    for used in plans.left(tx):
+        runs.renew(tx)
+        give_places_back(tx, used.id)
     return [r.id for r in rows]
 
 
@@ -274,7 +277,7 @@ def give_places_back(tx: Transaction, plan_id: str) -> None:
     if uuids:
         instances.select_live(tx, uuids=uuids, lock=True)
         claims.release_planned(tx, uuids)
-        places.remove(tx, plan_id)
+        places.remove(tx, uuids)
 
 
 @dataclass

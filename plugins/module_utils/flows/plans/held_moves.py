@@ -33,8 +33,10 @@ from . import held
 class Unplaced(errors.BootflowError):
     """Instances of a plan have no host: the transaction is rolled back."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: t.Mapping[str, errors.BootflowError]):
+        """:arg failed: uuid -> why it has none"""
         super().__init__(message="it does not fit")
+        self.failed = failed
 
 
 # --- making a plan ------------------------------------------------------------------------------------------------------
@@ -93,7 +95,7 @@ def claimed(
     hosts = claim(tx, list(movers.values()), read_fleet, options, kind=claims.PLAN)
     placed = {u: h for u, h in hosts.items() if isinstance(h, Candidate)}
     if len(placed) < len(movers):
-        raise Unplaced
+        raise Unplaced({u: h for u, h in hosts.items() if isinstance(h, errors.BootflowError)})
     return placed
 
 
@@ -160,7 +162,7 @@ def check_unchanged(tx: Transaction, plan: Plan, rows: t.Iterable[Instance], usa
         if instance["uuid"] not in now:
             words.append("instance %s does not exist any more" % instance["name"])
         else:
-            words += plan_file.instance_differences(instance, now[instance["uuid"]])
+            words += plan_file.instance_differences(instance, {"how": instance.get("how"), **now[instance["uuid"]]})
     hosts = sorted({str(i["host"]) for i in plan["instances"]})
     words += ["host %s is not among the hosts of this run any more" % host for host in hosts if host not in usable]
     if words:
@@ -188,7 +190,6 @@ def begin(
     plans.end(tx, plan["id"], USED)
     hosts = {i["uuid"]: i["host"] for i in plan["instances"]}
     begun = cold.begin(tx, replace(wanted, to_hosts=hosts), read_fleet, replace(options, explain=True))
-    places.remove(tx, plan["id"])
     check_unchanged(tx, plan, [r for r in begun.rows.values() if r.uuid in hosts], usable)
     check_claims(tx, plan["id"], plan["instances"], begun.failed)
     return begun
@@ -199,15 +200,16 @@ def check_claims(
     plan_id: str,
     planned: t.Sequence[t.Mapping[str, t.Any]],
     failed: t.Mapping[str, errors.BootflowError],
+    kind: str = claims.MOVE,
 ) -> None:
-    """Check that moves that have begun have claimed what was planned. :arg failed: uuid -> why it has no host
+    """Check that instances have claimed what was planned. :arg failed: uuid -> why it has no host. :arg kind: of the claims
 
     :raises PlanOutdated: one has not.
     """
     words = [
         "host %s: %s" % (i["host"], held.cause(failed[i["uuid"]], i["host"])) for i in planned if i["uuid"] in failed
     ]
-    now = _claims(tx, [i["uuid"] for i in planned], claims.MOVE)
+    now = _claims(tx, [i["uuid"] for i in planned], kind)
     words += [
         "host %s would give %s other resources than planned" % (i["host"], i["name"])
         for i in planned

@@ -11,7 +11,7 @@ import typing as t
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
 from ..fast import bulk
-from ..schema.plan_tables import plan_places, plans
+from ..schema.plan_tables import plan_places
 from ..schema.tables import instances
 
 _c = plan_places.c
@@ -54,14 +54,6 @@ def planned(tx: Transaction) -> set[str]:
     return set(tx.execute(sa.select(_c.instance_uuid)).scalars())
 
 
-def left_by_runs(tx: Transaction) -> dict[str, str | None]:
-    """Return id of a plan -> the run that used it, of used plans that still hold places."""
-    query = sa.select(plans.c.id, plans.c.run_id).join(plan_places, _c.plan_id == plans.c.id)
-    rows = tx.execute(query.where(plans.c.state == "used").distinct())
-    return {r.id: r.run_id for r in rows}
-
-
-def remove(tx: Transaction, plan_id: str, uuids: t.Sequence[str] | None = None) -> None:
-    """Remove the places of a plan. :arg uuids: for these instances alone"""
-    which = [] if uuids is None else [bulk.among(tx, _c.instance_uuid, uuids)]
-    tx.execute(plan_places.delete().where(_c.plan_id == plan_id, *which))
+def remove(tx: Transaction, uuids: t.Sequence[str]) -> None:
+    """Remove the places for these instances."""
+    tx.execute(plan_places.delete().where(bulk.among(tx, _c.instance_uuid, uuids)))

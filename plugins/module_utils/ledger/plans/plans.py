@@ -14,10 +14,11 @@ import typing as t
 from ...core.instances import states
 from ...core.plans.plan_states import EXPIRED, HELD, USED, run_of
 from ..compute import instances as instance_rows
+from ..compute import runs as runs_
 from ..compute.instances import Instance
 from ..db.sqlalchemy_import import sa
 from ..db.transaction import Transaction
-from ..schema.plan_tables import plans
+from ..schema.plan_tables import plan_places, plans
 from ..schema.tables import runs
 
 _c = plans.c
@@ -50,15 +51,30 @@ def all_of(tx: Transaction) -> list[PlanRow]:
 
 
 def any_expired(tx: Transaction) -> bool:
-    """Return whether a plan whose time is over still holds its places."""
-    query = sa.select(_c.id).where(_c.state == HELD, _c.expires_at <= tx.now).limit(1)
-    return tx.execute(query).first() is not None
+    """Return whether a plan whose time is over still holds its places, or a used one does whose run died."""
+    query = sa.select(_c.state, _c.run_id).where(sa.or_(sa.and_(*_over(tx)), sa.and_(*_left())))
+    found = tx.execute(query).all()
+    return any(r.state == HELD for r in found) or bool(runs_.dead_among(tx, [r.run_id for r in found]))
 
 
 def expired(tx: Transaction) -> list[PlanRow]:
     """Return the plans whose time is over and that still hold their places, locked."""
-    query = sa.select(plans).where(_c.state == HELD, _c.expires_at <= tx.now).order_by(_c.id)
-    return tx.rows(query.with_for_update(), PlanRow)
+    return tx.rows(sa.select(plans).where(*_over(tx)).order_by(_c.id).with_for_update(), PlanRow)
+
+
+def left(tx: Transaction) -> list[PlanRow]:
+    """Return the used plans that still hold places, whose runs died, locked."""
+    rows = tx.rows(sa.select(plans).where(*_left()).order_by(_c.id).with_for_update(), PlanRow)
+    dead = runs_.dead_among(tx, [r.run_id for r in rows]) if rows else ()
+    return [r for r in rows if r.run_id in dead]
+
+
+def _over(tx: Transaction) -> tuple[sa.ColumnElement[bool], ...]:
+    return _c.state == HELD, _c.expires_at <= tx.now
+
+
+def _left() -> tuple[sa.ColumnElement[bool], ...]:
+    return _c.state == USED, _c.id.in_(sa.select(plan_places.c.plan_id))
 
 
 def add(tx: Transaction, plan_id: str, kind: str, content_hash: str, count: int, expires_at: float) -> None:
