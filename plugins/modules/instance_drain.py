@@ -25,7 +25,8 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The plan is made in a transaction that is rolled back. No host does anything.
+    details: The plan is made in a transaction that is rolled back. No host does anything. The variable C(bootflow_plan_out) has it written to a file,
+      and its hosts held.
   diff_mode: {support: full}
 options:
   phase:
@@ -107,6 +108,18 @@ uuids:
   type: list
   elements: str
   returned: O(phase=begin) and O(phase=moved)
+plan:
+  description: Id of the plan that the drain uses, or wrote.
+  type: str
+  returned: O(phase=begin), if bootflow_plan or bootflow_plan_out is set
+places:
+  description: UUID to the host that the plan holds for the instance.
+  type: dict
+  returned: O(phase=begin), if bootflow_plan or bootflow_plan_out is set
+plan_file:
+  description: The file of the plan, with C(id), C(file), C(hash) and C(expires).
+  type: dict
+  returned: O(phase=begin) in check mode, if bootflow_plan_out is set
 moved:
   description: The instances that left the host, with C(name), C(uuid) and C(vm_state). In check mode, the instances that would leave it.
   type: list

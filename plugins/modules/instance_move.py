@@ -28,7 +28,8 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: Hosts are chosen in a transaction that is rolled back, by what they reported. No host does anything.
+    details: Hosts are chosen in a transaction that is rolled back, by what they reported. No host does anything. The variable C(bootflow_plan_out) has
+      the plan written to a file, and its hosts held.
   diff_mode: {support: full}
 options:
   operation:
@@ -127,6 +128,10 @@ storage:
   type: list
   elements: str
   returned: O(phase=switch) and O(phase=back)
+plan_file:
+  description: The file of the plan, with C(id), C(file), C(hash) and C(expires).
+  type: dict
+  returned: O(phase=begin) in check mode, if bootflow_plan_out is set and everything fits
 instances:
   description: The instances that move.
   type: list

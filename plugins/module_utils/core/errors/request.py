@@ -192,7 +192,7 @@ class PlanUsed(PlanRefused):
     """A plan is used once."""
 
     msg_fmt = "The plan %(plan)s was used by run %(run)s at %(moment)s"
-    remedy = "If that run ended too early, run the same playbook without bootflow_plan: it continues with the same instances."
+    remedy = "If that run ended too early, run the same playbook without bootflow_plan: it does what is left with the same instances."
 
 
 class PlanDiscarded(PlanRefused):
@@ -242,4 +242,4 @@ class PlanNotTaken(InvalidInput):
     """The playbook neither writes plans nor uses any."""
 
     msg_fmt = "%(playbook)s neither writes nor uses plans, and bootflow_%(variable)s is set"
-    remedy = "Leave it out. The playbooks boot, resize and migrate write and use plans (docs/plans.md)."
+    remedy = "Leave it out. The playbooks boot, resize, migrate and drain write and use plans (docs/plans.md)."

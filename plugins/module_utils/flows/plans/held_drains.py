@@ -18,7 +18,7 @@ from ...core.plans import plan_file
 from ...core.plans.plan_file import Plan
 from ...core.plans.plan_states import DRAIN, USED
 from ...core.scheduler.options import SchedulerOptions
-from ...ledger.compute import claims, instances
+from ...ledger.compute import claims, instances, runs
 from ...ledger.db.transaction import Transaction
 from ...ledger.plans import places, plans
 from ..moves import cold, drain, live
@@ -147,6 +147,7 @@ def use(tx: Transaction, plan: Plan, file: str, wanted: Wanted, usable: t.Collec
 
     :arg file: the path of the plan's file. :raises BootflowError: see held.check_held() and judge()
     """
+    runs.renew(tx)  # what it holds is given back when this run is dead
     held.check_held(tx, plan, file, lock=True)
     drained = _as_planned(tx, plan, wanted, usable)
     plans.end(tx, plan["id"], USED)

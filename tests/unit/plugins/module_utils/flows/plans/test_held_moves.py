@@ -282,7 +282,7 @@ def test_an_audit_keeps_what_plans_hold(world: Movers) -> None:
 
     assert stale() == []
     with world.ledger.write() as tx:
-        places.remove(tx, plan["id"])
+        places.remove(tx, [uuid])
     (finding,) = stale()
     assert (finding.instance, finding.host) == (uuid, plan["instances"][0]["host"])
     world.call(recovery_audit.repair, [finding], host_evidence.Evidence())
