@@ -240,7 +240,7 @@ def expire(tx: Transaction) -> list[str]:
     rows = plans.expired(tx)
     for row in rows:
         _give_back(tx, row, EXPIRED)
-    for used in plans.left(tx):
+    for used in plans.used_by_dead_runs(tx):
         runs.renew(tx)
         give_places_back(tx, used.id)
     return [r.id for r in rows]

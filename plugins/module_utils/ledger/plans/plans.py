@@ -52,28 +52,28 @@ def all_of(tx: Transaction) -> list[PlanRow]:
 
 def any_expired(tx: Transaction) -> bool:
     """Return whether a plan whose time is over still holds its places, or a used one does whose run died."""
-    query = sa.select(_c.state, _c.run_id).where(sa.or_(sa.and_(*_over(tx)), sa.and_(*_left())))
+    query = sa.select(_c.state, _c.run_id).where(sa.or_(sa.and_(*_expired_conditions(tx)), sa.and_(*_used_conditions())))
     found = tx.execute(query).all()
     return any(r.state == HELD for r in found) or bool(runs_.dead_among(tx, [r.run_id for r in found]))
 
 
 def expired(tx: Transaction) -> list[PlanRow]:
     """Return the plans whose time is over and that still hold their places, locked."""
-    return tx.rows(sa.select(plans).where(*_over(tx)).order_by(_c.id).with_for_update(), PlanRow)
+    return tx.rows(sa.select(plans).where(*_expired_conditions(tx)).order_by(_c.id).with_for_update(), PlanRow)
 
 
-def left(tx: Transaction) -> list[PlanRow]:
+def used_by_dead_runs(tx: Transaction) -> list[PlanRow]:
     """Return the used plans that still hold places, whose runs died, locked."""
-    rows = tx.rows(sa.select(plans).where(*_left()).order_by(_c.id).with_for_update(), PlanRow)
+    rows = tx.rows(sa.select(plans).where(*_used_conditions()).order_by(_c.id).with_for_update(), PlanRow)
     dead = runs_.dead_among(tx, [r.run_id for r in rows]) if rows else ()
     return [r for r in rows if r.run_id in dead]
 
 
-def _over(tx: Transaction) -> tuple[sa.ColumnElement[bool], ...]:
+def _expired_conditions(tx: Transaction) -> tuple[sa.ColumnElement[bool], ...]:
     return _c.state == HELD, _c.expires_at <= tx.now
 
 
-def _left() -> tuple[sa.ColumnElement[bool], ...]:
+def _used_conditions() -> tuple[sa.ColumnElement[bool], ...]:
     return _c.state == USED, _c.id.in_(sa.select(plan_places.c.plan_id))
 
 
