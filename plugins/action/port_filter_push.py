@@ -14,6 +14,7 @@ from ..module_utils.ledger.networks import filter_marks
 from ..plugin_utils.run.firewall import filter_handover, port_filters
 from ..plugin_utils.run.inventory_hosts import reachable
 from ..plugin_utils.run.ledger_action import LedgerAction
+from ..plugin_utils.run.ovn import northbound
 from ..plugin_utils.run.stage_results import shown
 
 
@@ -29,6 +30,9 @@ class ActionModule(LedgerAction):
     def _begin(self) -> dict[str, t.Any]:
         if self.check_mode and self.options["only_due"]:
             return {"changed": False, "compute": []}  # the changes that hosts would be due for are not in the ledger
+        northbound.follow_or_warn(self)
+        if not port_filters.filters(self):
+            return {"changed": False, "compute": []}
         with contextlib.closing(self.open_ledger()) as ledger:
             hosts = ledger.inspect(filter_marks.due if self.options["only_due"] else filter_marks.hosts_with_filters)
         compute = reachable(self, hosts)

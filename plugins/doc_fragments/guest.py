@@ -24,7 +24,7 @@ options:
         description: Type of the network, a libvirt network, a Linux bridge of the host, a bridge that V(vxlan) or V(vlan) joins with the
           other hosts', or an interface of the host by V(macvtap).
         type: str
-        choices: [network, bridge, vxlan, vlan, macvtap]  # types of networks
+        choices: [network, bridge, vxlan, vlan, macvtap, ovn]  # types of networks
         default: network
       source:
         description: Name of the libvirt network or bridge on the host. By default O(networks[].name).

@@ -79,7 +79,7 @@ class Apply:
             self.action.context().actor,
             follows_file=True,
             ledger_images=ledger_images.images_of(self.action),
-            filters_ports=port_filters.filters(self.action),
+            filters_ports=port_filters.are_filtered(self.action),
         )
         stages = {
             "ask": self._ask,

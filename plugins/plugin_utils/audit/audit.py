@@ -25,6 +25,7 @@ from ..builds.dhcp import reserve
 from ..operations.cleaning import clean_host
 from ..run import host_settings, tables
 from ..run.lease import lease_kept
+from ..run.ovn import northbound
 from ..run.stages import Result, Stages
 from ..settings.storage_settings import storage_hosts
 from ..volumes.attached_volumes import sources_by_host
@@ -105,7 +106,23 @@ class Audit(Stages):
                 findings += ledger.transact(ledger_audit.record_power_states, evidence)
                 _record_reports(ledger, {h: answers[h] for h in evidence.snapshots})
                 storage.record(ledger, of_storage)
-        return self._repaired(findings, todo, ends)
+        result = self._repaired(findings, todo, ends)
+        return {**result, "changed": self._follow_in_ovn() or result["changed"]}
+
+    def _follow_in_ovn(self) -> bool:
+        """Have the northbound database of OVN be as the ledger says, also one that was lost. Returns whether it was not."""
+        if not northbound.is_configured(self.action):
+            return False
+        try:
+            followed = northbound.follow(self.action)
+        except errors.BootflowError as error:
+            self.action.ports.display.warning("Ports of OVN networks were not audited: %s %s" % (error, error.remedy))
+            return False
+        if followed.total and self.options["print_table"]:
+            verb = "would be" if self.action.check_mode else "was"
+            lines = ["The northbound database of OVN %s repaired:" % verb, *("  " + line for line in followed.words)]
+            tables.show(self.action.ports.display, lines)
+        return bool(followed.total)
 
     def _answers(self) -> dict[str, Answer]:
         """Return what the compute hosts answered; hosts that were not asked are left out."""

@@ -23,6 +23,7 @@ from ..guest_data import guest_data_place
 from ..run import host_settings, inventory_hosts, tables
 from ..run.firewall import port_filters
 from ..run.ledger_action import LedgerAction
+from ..run.ovn import northbound
 from ..run.results import diff
 from ..run.stage_results import StageResults
 from ..settings import (
@@ -64,6 +65,7 @@ class BootAccept:
 
     def _run(self) -> Result:
         self.request = self._read_request()
+        northbound.check(self.action, self.request.networks_used())
         self.hosts = self.action.hosts_to_use()
         variable_names.warn(self.action, scheduler_settings.variables_of_hosts(self.action))
         warn_of_names(self.action, self.request)
@@ -103,7 +105,7 @@ class BootAccept:
             scheduler_settings.zones(self.action),
             self.action.context().actor,
             ledger_images=ledger_images.images_of(self.action),
-            filters_ports=port_filters.filters(self.action),
+            filters_ports=port_filters.are_filtered(self.action),
         )
         if not self.options["follow_file"]:
             request.refuse_fields_of_apply()

@@ -25,7 +25,7 @@ def warn_of_names(action: LedgerAction, request: boot_request.BootRequest) -> No
     of_flavors = compared if "AggregateInstanceExtraSpecsFilter" in filters else ()
     of_images = compared if "AggregateImagePropertiesIsolation" in filters else ()
     for text in (
-        *without_effect(action.options["instances"] or (), port_filters.filters(action)),
+        *without_effect(action.options["instances"] or (), port_filters.are_filtered(action)),
         *unread_names(flavors.values(), (), of_flavors),
         *unread_names((), images.values(), of_images),
         *unread_requirements(flavors.values(), filters, scheduler_settings.has_own_filters(filters)),

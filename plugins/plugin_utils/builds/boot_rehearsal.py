@@ -80,7 +80,7 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
         scheduler_settings.reading_of(action),
         user=action.context().actor,
         ledger_images=ledger_images.images_of(action),
-        filters_ports=port_filters.filters(action),
+        filters_ports=port_filters.are_filtered(action),
     )
     options = boot_volume_settings.accept_options(action, request)
     configurations = scheduler_settings.configurations(action)

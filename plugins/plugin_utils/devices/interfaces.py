@@ -28,6 +28,7 @@ from ..builds.dhcp import restore
 from ..run import host_settings, tables
 from ..run.inventory_hosts import refuse_left_out
 from ..run.ledger_action import LedgerAction
+from ..run.ovn import northbound
 from ..run.results import diff, item_errors, outcome
 from ..run.stages import Item, Result, Stages
 from ..settings.scheduler_settings import check_underlay
@@ -109,6 +110,9 @@ class InterfaceOperation(Stages):
         problems.raise_if_any()
         if self.attaches and any(network.vni is not None for network in catalogue.networks.values()):
             check_underlay(self.action)
+        if self.attaches:
+            asked = {each.request.network for each in wanted}
+            northbound.check(self.action, [n for n in catalogue.networks.values() if n.id in asked])
         return begin
 
     def _plan(self, changing: Items) -> list[str]:

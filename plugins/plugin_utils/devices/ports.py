@@ -28,7 +28,7 @@ def create(action: LedgerAction) -> dict[str, t.Any]:
     """Make the ports of bootflow_ports that are missing; in check mode, roll it back. Returns the result of the task."""
     options = action.options
     catalogue = _catalogue(action)
-    entries = read_ports(options["ports"], catalogue, port_filters.filters(action))
+    entries = read_ports(options["ports"], catalogue, port_filters.are_filtered(action))
 
     def write(tx: Transaction) -> tuple[PortsWritten, Views]:
         written = flow.create(tx, entries, options["project"], options["quotas"])
@@ -57,7 +57,7 @@ def update(action: LedgerAction) -> dict[str, t.Any]:
     """Change ports as bootflow_ports says; in check mode, roll it back. Returns the result of the task."""
     options = action.options
     catalogue = _catalogue(action)
-    changes = read_port_changes(options["ports"], port_filters.filters(action))
+    changes = read_port_changes(options["ports"], port_filters.are_filtered(action))
     networks = {network.id: network for network in catalogue.networks.values()}
 
     def write(tx: Transaction) -> tuple[PortsWritten, Views]:

@@ -171,7 +171,7 @@ def change_instances(action: LedgerAction) -> dict[str, t.Any]:
     """Give groups to the ports of instances, or take them away; in check mode, roll it back. Returns the result of the task."""
     options = action.options
     adds, words, selection = options["state"] == "present", _words(action), Selection.from_options(options)
-    if adds and not port_filters.filters(action):
+    if adds and not port_filters.are_filtered(action):
         raise errors.NotSupportedYet(
             feature="New security groups of instances with bootflow_firewall_driver: noop",
             remedy="Set bootflow_firewall_driver: nftables for all hosts, as docs/security-groups.md says. %s"

@@ -114,7 +114,7 @@ class WhatIf:
             scheduler_settings.reading_of(self.action),
             user=self.action.context().actor,
             ledger_images=ledger_images.images_of(self.action),
-            filters_ports=port_filters.filters(self.action),
+            filters_ports=port_filters.are_filtered(self.action),
         )
         self._networks = {network.id: network for network in asked.catalogue.networks.values()}
         return asked.requests
@@ -141,7 +141,7 @@ class WhatIf:
             scheduler_settings.reading_of(self.action),
             user=self.action.context().actor,
             ledger_images=ledger_images.images_of(self.action),
-            filters_ports=port_filters.filters(self.action),
+            filters_ports=port_filters.are_filtered(self.action),
         ).requests
         return [replace(r, image=None) for r in requests] if self.options["image"] is None else requests
 

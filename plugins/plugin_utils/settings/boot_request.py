@@ -91,6 +91,11 @@ class BootRequest:
             ),
         )
 
+    def networks_used(self) -> list[Network]:
+        """Return the networks of the catalogue that instances are to be in; networks of existing ports are not known yet."""
+        words = {network.network for request in self.requests for network in request.networks}
+        return [network for network in self.catalogue.networks.values() if words & {network.id, network.name}]
+
     def accept_options(self) -> accept.AcceptOptions:
         by_name: dict[str, Network] = {}
         for network in self.catalogue.networks.values():

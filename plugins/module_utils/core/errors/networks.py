@@ -211,3 +211,11 @@ class HostCannotFilter(NetworkError):
         "That host needs nftables 1.0.6 or later and a kernel with CONFIG_NF_TABLES_BRIDGE and CONFIG_NF_CONNTRACK_BRIDGE (modprobe nf_conntrack_bridge);"
         " Debian's kernels have them. Or set bootflow_firewall_driver: noop."
     )
+
+
+class NorthboundError(NetworkError):
+    """The northbound database of OVN does not answer, or refuses a transaction."""
+
+    msg_fmt = "The northbound database of OVN cannot be used: %(reason)s"
+    status = 503
+    remedy = "Check bootflow_ovn_northbound and the central node. Guests keep their network; run the same command again, or the audit."

@@ -44,8 +44,13 @@ class Network:
 
     @property
     def can_be_filtered(self) -> bool:
-        """Whether hosts can filter its ports."""
+        """Whether its ports can be filtered."""
         return NETWORK_TYPES[self.type].can_be_filtered
+
+    @property
+    def is_logical(self) -> bool:
+        """Whether it is of the northbound database of OVN."""
+        return NETWORK_TYPES[self.type].is_logical
 
     @property
     def host_ranges(self) -> list[str]:

@@ -106,15 +106,16 @@ def _vif(port: PortRecord, networks: t.Mapping[str, Network], project_id: str) -
         raise NetworkNotFound(
             network_id=port.network_id, remedy="Put the network of port %s back into bootflow_networks." % port.id
         )
-    place = NETWORK_TYPES[network.type].vif(network.source)
+    kind = NETWORK_TYPES[network.type]
+    place = kind.vif(network.source)
     return {
         "id": port.id,
         "address": port.mac_address,
         "network": _network(port, network, project_id, place["bridge"]),
-        "type": network.type,
+        "type": kind.vif_type,
         "details": place["details"],
         "devname": devname(port.id),
-        "ovs_interfaceid": None,
+        "ovs_interfaceid": port.id if kind.is_logical else None,
         "qbh_params": None,
         "qbg_params": None,
         "active": port.active,
@@ -142,7 +143,7 @@ def _network(port: PortRecord, network: Network, project_id: str, bridge: str | 
             "tenant_id": project_id,
             "mtu": network.mtu,
             "physical_network": network.physical_network,
-            "tunneled": network.vni is not None,
+            "tunneled": network.vni is not None or network.is_logical,
         },
     }
 

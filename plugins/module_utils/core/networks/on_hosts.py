@@ -47,6 +47,12 @@ class HostNetwork(t.NamedTuple):
         return HostLacksNetwork(what=self.words(lack), host=host, remedy=remedy)
 
 
+def filtered_by_hosts(definitions: t.Iterable[t.Mapping[str, t.Any]]) -> bool:
+    """Whether hosts filter ports of an instance with these networks: not if all are logical, whose ports OVN filters. :arg definitions: see needed()"""
+    kinds = [NETWORK_TYPES[d.get("type") or DEFAULT.name] for d in definitions]
+    return not (kinds and all(kind.is_logical for kind in kinds))
+
+
 def needed(definitions: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[HostNetwork, ...]:
     """Return the networks of these that hosts must have, each once. :arg definitions: asdict() of networks of the catalogue, as requests are stored"""
     networks = dict.fromkeys(

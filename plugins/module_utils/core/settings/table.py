@@ -17,6 +17,7 @@ from .images import IMAGE_DELETION, IMAGE_EXPORT, IMAGE_SELECTION, IMAGE_STORES,
 from .live import LIVE_MIGRATION, LIVE_TARGET
 from .molecule import GUESTS_FILE, MOLECULE
 from .names import strangers
+from .ovn import OVN
 from .plans import PLAN_DISCARD, PLANS
 from .ports import PORT_DELETION, PORT_SELECTION, PORTS
 from .rebalance import REBALANCE
@@ -94,6 +95,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Setting, ...]], ...] = (
         "See [images.md](images.md).",
         (*IMAGE_STORES, *IMAGE_WORK, *IMAGE_SELECTION, *IMAGE_DELETION, *IMAGE_EXPORT),
     ),
+    ("OVN", "See [ovn.md](ovn.md).", OVN),
     ("Ports", "See [ports.md](ports.md).", (*PORTS, *PORT_SELECTION, *PORT_DELETION)),
     (
         "Security groups",

@@ -231,7 +231,8 @@ def _select(
         request_spec(spec, [r.uuid for r in together.rows], record, first.project),
         ignore_hosts=together.ignore_hosts,
         instance_group=server_group,
-        has_security_groups=any(r.uuid in grouped for r in together.rows),
+        has_security_groups=on_hosts.filtered_by_hosts(spec["network_definitions"])
+        and any(r.uuid in grouped for r in together.rows),
         availability_zone=together.zone or spec["availability_zone"],
     )
     resources, dedicated = resource_request(spec), DedicatedRequest.from_spec(request)
@@ -340,6 +341,7 @@ def request_spec(
 ) -> RequestSpec:
     """The scheduler's view of a stored request."""
     image, overhead = spec["image"] or {}, _overhead(spec)
+    by_hosts = on_hosts.filtered_by_hosts(spec["network_definitions"])
     return RequestSpec(
         instance_uuids=list(uuids),
         flavor=Flavor(**spec["flavor"]),
@@ -361,8 +363,8 @@ def request_spec(
         pci_requests=tuple(PciRequest.from_dict(p) for p in spec.get("pci_requests") or ()),
         whole_disks=tuple(WholeDiskRequest.from_dict(d) for d in spec.get("whole_disks") or ()),
         networks=on_hosts.needed(spec["network_definitions"]),
-        has_ports=bool(spec["networks"]),
-        has_security_groups=bool(spec.get("security_groups")),
+        has_ports=bool(spec["networks"]) and by_hosts,
+        has_security_groups=bool(spec.get("security_groups")) and by_hosts,
         is_bfv=bool(spec.get("is_bfv")),
         zero_disk_gb=zero_disk_gb(spec.get("image")),
     )

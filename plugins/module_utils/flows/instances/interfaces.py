@@ -191,7 +191,8 @@ class _Adding:
             try:
                 request, network = self._resolved(row, entry, networks)
                 self._check_host(row, network)
-                self._check_filters(row, request)
+                if not network.is_logical:  # OVN filters its ports, whatever the host does
+                    self._check_filters(row, request)
                 check_overlap(network, have)
                 if request.port is None and row.project in self._limits:
                     quotas.check_ports(1, self._used.get(row.project, 0), self._limits[row.project])

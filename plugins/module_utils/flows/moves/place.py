@@ -129,8 +129,11 @@ def with_networks(tx: Transaction, movers: t.Sequence[Mover]) -> list[Mover]:
     """Find the networks of the instances' interfaces, including interfaces that guests may still have. Requests may have more networks."""
     asking = [m.row.uuid for m in movers if on_hosts.needed(m.spec["network_definitions"])]
     attached, leaving = ports.ports_of(tx, asking), ports.ports_of(tx, asking, leaving=True)
-    networks = {u: on_hosts.needed(vars(n) for _port, n in (*attached[u], *leaving[u])) for u in asking}
-    grouped = security_groups.instances_with_own(tx, [m.row.uuid for m in movers])
+    definitions = {m.row.uuid: m.spec["network_definitions"] for m in movers}
+    definitions.update({u: [vars(n) for _port, n in (*attached[u], *leaving[u])] for u in asking})
+    networks = {u: on_hosts.needed(definitions[u]) for u in asking}
+    by_hosts = [u for u, of_instance in definitions.items() if on_hosts.filtered_by_hosts(of_instance)]
+    grouped = security_groups.instances_with_own(tx, by_hosts)
     return [
         replace(m, networks=networks.get(m.row.uuid, ()), has_security_groups=m.row.uuid in grouped) for m in movers
     ]

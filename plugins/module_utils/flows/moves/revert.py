@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from ...core import errors
 from ...core.instances import move_life, moves, states
-from ...ledger.compute import history, nodes, requests
+from ...core.networks import on_hosts
+from ...ledger.compute import history, nodes, ports, requests
 from ...ledger.compute import moves as ledger_moves
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
@@ -102,7 +103,10 @@ def begin_revert(
 
 def _with_unfiltered_source(tx: Transaction, rows: t.Sequence[Instance]) -> dict[str, errors.BootflowError]:
     """Return uuid -> the error of an instance with security groups whose source host filters no ports."""
-    grouped = security_groups.instances_with_own(tx, [r.uuid for r in rows if r.vm_state == states.RESIZED])
+    resized = [r.uuid for r in rows if r.vm_state == states.RESIZED]
+    networks = ports.ports_of(tx, resized)
+    by_hosts = [u for u in resized if on_hosts.filtered_by_hosts(vars(n) for _port, n in networks[u])]
+    grouped = security_groups.instances_with_own(tx, by_hosts)
     sources = {u: m.source_compute for u, m in ledger_moves.open_of(tx, sorted(grouped)).items()}
     filtering = nodes.filtering_hosts(tx, set(sources.values()))
     return {u: errors.HostDoesNotFilter(host=host) for u, host in sources.items() if host not in filtering}

@@ -18,6 +18,7 @@ import typing as t
 from xml.etree import ElementTree  # lxml takes longer to load than all else that a start needs
 
 from ...core.errors import VirtualInterfaceCreateException
+from ..open_vswitch import bridges
 from .connection import libvirt_errors
 
 SIOCGIFFLAGS = 0x8913
@@ -34,6 +35,14 @@ def devices_of(domain: t.Any) -> list[str]:
 def macvtap_devices_of(domain: t.Any) -> list[str]:
     """Return the macvtap devices of an active domain. libvirt turns them on when the CPUs of the guest start, and nothing plugs them in."""
     return _devices(domain, lambda interface_type: interface_type == _MACVTAP)
+
+
+def logical_devices_of(domain: t.Any) -> set[str]:
+    """Return the devices of an active domain that are in Open vSwitch: they are plugged in when ovn-controller has their flows."""
+    with libvirt_errors():
+        live = ElementTree.fromstring(domain.XMLDesc(0))
+    ports = [i for i in live.iterfind("devices/interface") if i.find("virtualport[@type='openvswitch']") is not None]
+    return {str(target.get("dev")) for i in ports for target in i.iterfind("target[@dev]")}
 
 
 def _devices(domain: t.Any, has_type: t.Callable[[str | None], bool]) -> list[str]:
@@ -61,9 +70,10 @@ def wait_plugged(domain: t.Any, timeout: float, fatal: bool, devices: t.Optional
     :raises InstanceNotFound: the guest is gone.
     """
     missing = devices_of(domain) if devices is None else list(devices)
+    logical = logical_devices_of(domain)
     end = time.monotonic() + timeout
     while True:
-        missing = [device for device in missing if not is_plugged(device)]
+        missing = [d for d in missing if not (is_plugged(d) and (d not in logical or bridges.is_installed(d)))]
         if not missing or time.monotonic() >= end:
             break
         with libvirt_errors():
@@ -77,6 +87,6 @@ def wait_plugged(domain: t.Any, timeout: float, fatal: bool, devices: t.Optional
     if missing and fatal:
         raise VirtualInterfaceCreateException(
             reason="interfaces %s were not plugged in after %g s" % (", ".join(missing), timeout),
-            remedy="Check the bridge or libvirt network on that host, or set bootflow_vif_plugging_is_fatal: false.",
+            remedy="Check the bridge or libvirt network on that host (of OVN: ovn-controller), or set bootflow_vif_plugging_is_fatal: false.",
         )
     return missing

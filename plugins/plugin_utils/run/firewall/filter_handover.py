@@ -19,6 +19,7 @@ from ....module_utils.core.firewall.driver import NFTABLES
 from ....module_utils.core.settings.hosts import FIREWALL
 from ....module_utils.ledger.db.transaction import Transaction
 from .. import host_variables
+from ..ovn import northbound
 from ..stage_results import OfRun, folder_of, path_of, write_whole
 
 Result = t.TypeVar("Result")
@@ -26,7 +27,7 @@ Result = t.TypeVar("Result")
 GIVEN, TAKEN = "filters", "filtered"
 
 
-class OnController(OfRun, t.Protocol):
+class OnController(OfRun, northbound.OnController, t.Protocol):
     """An action of the controller."""
 
     check_mode: bool
@@ -40,8 +41,11 @@ class OnController(OfRun, t.Protocol):
 
 
 def give(action: OnController, hosts: t.Iterable[str]) -> None:
-    """Hand documents to the next tasks of ``hosts``, where these filter."""
-    filtering = [] if action.check_mode else _filtering(action, sorted(set(hosts)))
+    """Hand documents to the next tasks of ``hosts``, where these filter. The database of OVN has their ports before."""
+    next_hosts = sorted(set(hosts))
+    if next_hosts:
+        northbound.follow_or_warn(action)
+    filtering = [] if action.check_mode else _filtering(action, next_hosts)
     if not filtering:
         return
     from ....module_utils.flows.networks.port_filters import port_filters_of  # only where hosts filter

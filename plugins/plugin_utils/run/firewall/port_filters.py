@@ -15,6 +15,7 @@ from ....module_utils.core.firewall.driver import NFTABLES
 from ....module_utils.core.settings.hosts import FIREWALL
 from ....module_utils.ledger.db.transaction import Transaction
 from .. import host_settings
+from ..ovn import northbound
 from ..stage_results import Ports
 from . import filter_handover
 
@@ -41,6 +42,11 @@ class OnFilteredHost(host_settings.OnHostOfLedger, t.Protocol):
 def filters(action: host_settings.OnHost) -> bool:
     """Whether the current host filters the ports of its guests."""
     return bool(host_settings.values(action, FIREWALL).firewall_driver == NFTABLES)
+
+
+def are_filtered(action: host_settings.OnHost) -> bool:
+    """Whether ports of guests are filtered at all: by hosts, or by OVN. Requests may name security groups then."""
+    return filters(action) or northbound.is_configured(action)
 
 
 def before(action: OnFilteredHost, module: str, arguments: Arguments) -> None:

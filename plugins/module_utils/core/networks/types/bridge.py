@@ -19,10 +19,11 @@ if t.TYPE_CHECKING:  # hosts load this file, and need no more
 class Bridge:
     """A Linux bridge that the host has already."""
 
-    name = "bridge"
+    name = vif_type = "bridge"
     noun = "Linux bridge"
     can_be_filtered = True
     can_be_managed = False
+    is_logical = False
 
     def default_source(self, fields: Fields, name: str) -> str:
         return name
@@ -51,5 +52,5 @@ class Bridge:
             name,
         )
 
-    def interface(self, source: str) -> dict[str, t.Any]:
+    def interface(self, source: str, port_id: str) -> dict[str, t.Any]:
         return {"type": self.name, "source_bridge": source}

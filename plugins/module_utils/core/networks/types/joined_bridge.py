@@ -25,7 +25,9 @@ class JoinedBridge:
 
     can_be_filtered = True
     can_be_managed = False
+    is_logical = False
     name: str
+    vif_type: str
     noun: str
     field: str
     prefix: str
@@ -51,5 +53,5 @@ class JoinedBridge:
     def source_of(self, vif: t.Mapping[str, t.Any]) -> str | None:
         return (vif.get("network") or {}).get("bridge")
 
-    def interface(self, source: str) -> dict[str, t.Any]:
+    def interface(self, source: str, port_id: str) -> dict[str, t.Any]:
         return {"type": "bridge", "source_bridge": source}

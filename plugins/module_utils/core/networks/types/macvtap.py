@@ -25,7 +25,7 @@ _UNFILTERED = "must be false: what guests send goes from macvtap to the interfac
 class MacvtapNetwork(OnPhysicalNetwork, LibvirtNetwork):
     """A libvirt network of each host, on the interface of a physical network. ``source``: the libvirt network, which the collection defines."""
 
-    name = "macvtap"
+    name = vif_type = "macvtap"
     noun = "macvtap network"
     can_be_managed = False
     can_be_filtered = False
@@ -44,5 +44,5 @@ class MacvtapNetwork(OnPhysicalNetwork, LibvirtNetwork):
     def vif(self, source: str) -> dict[str, t.Any]:
         return {"bridge": None, "details": {"libvirt_network": source, "macvtap_mode": "bridge"}}
 
-    def interface(self, source: str) -> dict[str, t.Any]:
+    def interface(self, source: str, port_id: str) -> dict[str, t.Any]:
         return {"type": LibvirtNetwork.name, "source_network": source}

@@ -23,10 +23,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}\Z")
 class LibvirtNetwork:
     """A libvirt network. A managed one is a network of each host, which has the gateways of its subnets as addresses."""
 
-    name = "network"
+    name = vif_type = "network"
     noun = "libvirt network"
     can_be_filtered = True
     can_be_managed = True
+    is_logical = False
 
     def default_source(self, fields: Fields, name: str) -> str:
         return name
@@ -64,7 +65,7 @@ class LibvirtNetwork:
             return "Start it (virsh net-start %s), or set manage: true for network %s." % (needed, name)
         return "Define it there, correct the source of network %s, or set manage: true for it." % name
 
-    def interface(self, source: str) -> dict[str, t.Any]:
+    def interface(self, source: str, port_id: str) -> dict[str, t.Any]:
         return {"type": self.name, "source_network": source}
 
 

@@ -18,15 +18,18 @@ FORWARDS = ("none", "nat", "route", "open")
 class NetworkType(t.Protocol):
     """A type of network, as the catalogue, network_info and the domain XML have it.
 
-    ``name``: the word of bootflow_networks, which is also the type of the network's VIFs. ``can_be_managed``: whether each host can have its
-    own network, which the collection defines. ``can_be_filtered``: whether a host can filter its ports.
+    ``name``: the word of bootflow_networks. ``vif_type``: of the network's VIFs. ``can_be_managed``: whether each host can have its
+    own network, which the collection defines. ``can_be_filtered``: whether its ports can be filtered.
+    ``is_logical``: whether it is of the northbound database of OVN, which filters its ports and serves DHCP; hosts filter the ports of others.
     ``noun``: what such a network is called on a host. ``source``: the name of the network on its hosts.
     """
 
     name: str
+    vif_type: str
     noun: str
     can_be_managed: bool
     can_be_filtered: bool
+    is_logical: bool
 
     def default_source(self, fields: Fields, name: str) -> str:
         """Return the name on the hosts of a network whose entry has no ``source``. :arg name: in the catalogue"""
@@ -52,8 +55,8 @@ class NetworkType(t.Protocol):
     def remedy(self, needed: str, name: str, exists: bool) -> str:
         """Return what to do about a host that lacks the network. :arg name: in the catalogue. :arg exists: it is there, and not active"""
 
-    def interface(self, source: str) -> dict[str, t.Any]:
-        """Return the fields of guest.domain.interface.InterfaceConfig that say where an interface of the guest is plugged in."""
+    def interface(self, source: str, port_id: str) -> dict[str, t.Any]:
+        """Return the fields of guest.domain.interface.InterfaceConfig that say where an interface of the guest is plugged in. :arg port_id: of its port"""
 
 
 def lack_words(noun: str, source: str, exists: bool) -> str:

@@ -12,10 +12,12 @@ from .bridge import Bridge
 from .macvtap import MacvtapNetwork
 from .network import LibvirtNetwork
 from .network_type import NetworkType
+from .ovn import Ovn
 from .vlan import VlanNetwork
 from .vxlan import Vxlan
 
 DEFAULT: NetworkType = LibvirtNetwork()
 NETWORK_TYPES: t.Mapping[str, NetworkType] = {
-    kind.name: kind for kind in (DEFAULT, Bridge(), Vxlan(), VlanNetwork(), MacvtapNetwork())
+    kind.name: kind for kind in (DEFAULT, Bridge(), Vxlan(), VlanNetwork(), MacvtapNetwork(), Ovn())
 }
+VIF_TYPES: t.Mapping[str, NetworkType] = {kind.vif_type: kind for kind in NETWORK_TYPES.values()}

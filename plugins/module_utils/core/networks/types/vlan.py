@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:  # hosts load this file, and need no more
 class VlanNetwork(OnPhysicalNetwork, JoinedBridge):
     """A Linux bridge of each host, with a VLAN of a physical network in it. ``source``: the bridge."""
 
-    name = "vlan"
+    name = vif_type = "vlan"
     noun = "VLAN network"
     field = "vlan"
     prefix = "vlbr"

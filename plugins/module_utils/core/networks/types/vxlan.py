@@ -24,7 +24,7 @@ UNDERLAY = "underlay"
 class Vxlan(JoinedBridge):
     """A Linux bridge of each host, joined to the other hosts' by VXLAN. ``source``: the bridge."""
 
-    name = "vxlan"
+    name = vif_type = "vxlan"
     noun = "VXLAN network"
     field = "vni"
     prefix = "vxbr"

@@ -13,10 +13,18 @@ from .bridge import HostBridge
 from .macvtap import HostMacvtap
 from .network import HostLibvirtNetwork
 from .network_type import NO_UPLINKS, FoundNetwork, HostNetworkType, NetworkSpec, ServedNetwork, Uplinks
+from .ovn import HostOvn
 from .vlan import HostVlan
 from .vxlan import HostVxlan
 
-_TYPES: tuple[HostNetworkType, ...] = (HostLibvirtNetwork(), HostBridge(), HostVxlan(), HostVlan(), HostMacvtap())
+_TYPES: tuple[HostNetworkType, ...] = (
+    HostLibvirtNetwork(),
+    HostBridge(),
+    HostVxlan(),
+    HostVlan(),
+    HostMacvtap(),
+    HostOvn(),
+)
 HOST_NETWORK_TYPES: t.Mapping[str, HostNetworkType] = {network_type.kind.name: network_type for network_type in _TYPES}
 
 
