@@ -82,6 +82,7 @@ ROLES = {
             "volume_attach": "With `kernel` the role starts the host's iSCSI initiator, with systemd also when the host boots.",
             "disk_backend": "With `lvm` and `qcow2_on_lvm` the role installs LVM, with `rbd` ceph-common. It creates no volume group and no pool.",
             "firewall_driver": "With `nftables` the role installs nftables, and a unit loads the filters before libvirt when the host boots.",
+            "ovn_remote": "With an address the role installs ovn-host, and tells it where the database is.",
         },
     ),
     "storage_host": (

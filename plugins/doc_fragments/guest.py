@@ -22,7 +22,7 @@ options:
         required: true
       type:
         description: Type of the network, a libvirt network, a Linux bridge of the host, a bridge that V(vxlan) or V(vlan) joins with the
-          other hosts', or an interface of the host by V(macvtap).
+          other hosts', an interface of the host by V(macvtap), or the integration bridge of V(ovn).
         type: str
         choices: [network, bridge, vxlan, vlan, macvtap, ovn]  # types of networks
         default: network

@@ -166,9 +166,9 @@ options:
     description:
       - >-
         Networks that requests may name: C(name), C(type) (C(network): a libvirt network; C(bridge): a Linux bridge;
-        C(vxlan), C(vlan), C(macvtap): reaches over hosts), C(source) (its name on the host), C(vni) (of C(vxlan)),
-        C(vlan) (of C(vlan)), C(physical_network) (of C(vlan) and C(macvtap)), C(manage) (create a missing libvirt
-        network), C(forward) (of a managed one: none, nat, route, open), C(mtu), C(enforce_allocation_pools),
+        C(vxlan), C(vlan), C(macvtap), C(ovn): reaches over hosts), C(source) (its name on the host), C(vni) (of
+        C(vxlan)), C(vlan) (of C(vlan)), C(physical_network) (of C(vlan) and C(macvtap)), C(manage) (create a missing
+        libvirt network), C(forward) (of a managed one: none, nat, route, open), C(mtu), C(enforce_allocation_pools),
         C(port_security_enabled) (of its ports), C(subnets) (C(name), C(cidr), C(gateway_ip) (the first address; null:
         none), C(allocation_pools), C(dns_nameservers), C(host_routes), C(enable_dhcp)); see C(docs/networks.md).
       - Read from the variable C(bootflow_networks), else V([]).

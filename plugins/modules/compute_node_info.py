@@ -294,6 +294,7 @@ compute_node:
         - Libvirt networks have C(autostart), too.
         - V(vlan) and V(macvtap) have the physical networks of O(physical_interface_mappings), which are active if their interfaces are up.
         - With O(vxlan_address), V(vxlan) has C(underlay), which is active if an interface has the address; otherwise it is empty.
+        - V(ovn) has the integration bridge of Open vSwitch, which is active while ovn-controller has a connection.
         - A type whose networks could not be read is left out.
       type: dict
       returned: success

@@ -86,7 +86,7 @@ options:
           - What the guest's definition may have and use here, by the ledger. C(ledger_id) is its owner; C(memory_mb) in MiB, C(vcpus), C(cpu_shares),
             C(cpu_period) and C(cpu_quota) in libvirt's units, C(realtime), C(locked) and C(hugepages) as its flavor has them; C(pins) as in
             O(departing_guests[].pins).
-          - C(interfaces) has of each interface, by its MAC address, C(type), C(network), C(bridge), C(dev) and C(bandwidth); C(iotune) has
+          - C(interfaces) has of each interface, by its MAC address, C(type), C(network), C(bridge), C(switch), C(port), C(dev) and C(bandwidth); C(iotune) has
             the limits of local disks; C(disks) the bytes that each may have, by its name, 0 where that is not known; C(vnc_listen)
             and C(rng_dev_path) are the settings of this host.
         type: dict

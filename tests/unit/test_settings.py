@@ -148,7 +148,7 @@ def test_what_is_generated_is_that_of_the_declarations() -> None:
 def test_a_kind_is_among_the_choices_of_modules_when_it_is_in_its_registry() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "settings.py"))
     before = "    choices: [old]  # connectors\n    choices: [old]\n    choices: [a,\n  b]  # types of networks\n"
-    after = "    choices: [kernel, qemu]  # connectors\n    choices: [old]\n    choices: [network, bridge, vxlan, vlan, macvtap]  # types of networks\n"
+    after = "    choices: [kernel, qemu]  # connectors\n    choices: [old]\n    choices: [network, bridge, vxlan, vlan, macvtap, ovn]  # types of networks\n"
     assert script["with_choices_of_kinds"](before) == after
     found = [text for path, text in script["files"]().items() if path.parent.name in ("doc_fragments", "modules")]
     assert {word for text in found for word in script["CHOICES_OF_KINDS"].findall(text)} == set(script["KINDS"])

@@ -106,6 +106,8 @@ _KNOWN: t.Mapping[str, str] = {
     "devices/interface": "type trustGuestRxFilters",
     "devices/interface/mac": "address type check",
     "devices/interface/source": "network bridge portid",
+    "devices/interface/virtualport": "type",
+    "devices/interface/virtualport/parameters": "interfaceid",
     "devices/interface/target": "dev managed",
     "devices/interface/model": "type",
     "devices/interface/driver": "name txmode ioeventfd event_idx queues rx_queue_size tx_queue_size rss packed page_per_vq iommu ats",
@@ -478,7 +480,7 @@ def _is_slice_of(source: Node, disk: LocalDisk) -> bool:
 
 
 def _check_interface(node: Node, guest: Arriving) -> None:
-    for tag in ("mac", "source", "target", "bandwidth"):
+    for tag in ("mac", "source", "target", "bandwidth", "virtualport", "virtualport/parameters"):
         if len(node.findall(tag)) > 1:
             raise _refused(guest, "has %s of an interface twice" % tag)
     known = InterfaceConfig.from_xml(node)
@@ -488,7 +490,8 @@ def _check_interface(node: Node, guest: Arriving) -> None:
         raise _refused(guest, "has the interface %s, which the ledger does not have" % mac)
     place = known.place
     if place != {name: wanted.get(name) for name in place}:
-        raise _refused(guest, "has interface %s on %s" % (mac, known.source_network or known.source_bridge))
+        where = (known.source_network or known.source_bridge, known.virtualport_interfaceid)
+        raise _refused(guest, "has interface %s on %s (port %s)" % (mac, *where))
     if known.target_dev not in (None, wanted.get("dev")):
         raise _refused(guest, "has interface %s as %s on its host" % (mac, known.target_dev))
     if known.driver_name not in (None, "vhost", "qemu"):

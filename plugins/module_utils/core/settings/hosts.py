@@ -15,13 +15,14 @@ from ..disks.logical_volumes import checked_lvm_name
 from ..disks.stores.registry import DEFAULT, NAMES
 from ..disks.whole_disks import CLEARS as WHOLE_DISK_CLEARS
 from ..disks.whole_disks import MEDIA
-from ..errors import BootflowError
+from ..errors import BootflowError, InvalidInput
 from ..firewall.driver import DRIVERS, NOOP
 from ..guest.config_drive_rules import FORMATS
 from ..guest.constraints import CACHE_MODES, CPU_MODES
 from ..guest.values import FIRMWARE_TYPES
 from ..networks.physical import check_interface_mappings
 from ..networks.underlay import check_underlay_address
+from ..ovn.addresses import checked_addresses
 from ..reading.setting import (
     ABSOLUTE,
     ABSOLUTES,
@@ -48,6 +49,18 @@ def _ports(value: t.Any) -> str:
     if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65536):
         raise Unfit
     return str(value)
+
+
+def _ovn_remote(value: t.Any) -> str:
+    if value == "":
+        return ""
+    try:
+        addresses = checked_addresses(value)
+    except InvalidInput:
+        raise Unfit from None
+    if "unix:" in addresses:
+        raise Unfit
+    return addresses
 
 
 def _pci_devices(value: t.Any) -> list[t.Any]:
@@ -256,6 +269,19 @@ COMPUTE = Table(
             "Physical networks that this host is in, and its interface in each, for networks of `type: vlan` and `type: macvtap`: an Ethernet device,"
             " a bond or a bridge, which gets the frames with their tags. A host without the physical network of a request gets no such guests; see"
             " [networks.md](networks.md#vlan-networks).",
+        ),
+        Setting(
+            "ovn_remote",
+            Kind("addresses such as ssl:192.0.2.1:6642, separated by commas", _ovn_remote, "str"),
+            "",
+            "Southbound database of OVN for ovn-controller of this host: `ssl:ADDRESS:PORT` or `tcp:ADDRESS:PORT`, several with commas where it is a cluster."
+            " Without it the role prepares no host for networks of `type: ovn`; see [ovn.md](ovn.md).",
+        ),
+        Setting(
+            "ovn_encap_ip",
+            ADDRESS,
+            help="Address of this host to which other hosts send the frames of guests in networks of `type: ovn`, by Geneve (UDP port 6081).",
+            default_text="`ansible_host`",
         ),
         Setting(
             "virt_type",

@@ -63,7 +63,7 @@ CATALOGUE = Table(
             "networks",
             ENTRIES,
             (),
-            "Networks that requests may name: `name`, `type` (`network`: a libvirt network; `bridge`: a Linux bridge; `vxlan`, `vlan`, `macvtap`: reaches"
+            "Networks that requests may name: `name`, `type` (`network`: a libvirt network; `bridge`: a Linux bridge; `vxlan`, `vlan`, `macvtap`, `ovn`: reaches"
             " over hosts), `source` (its name on the host), `vni` (of `vxlan`), `vlan` (of `vlan`), `physical_network` (of `vlan` and `macvtap`), `manage`"
             " (create a missing libvirt network), `forward`"
             " (of a managed one: none, nat, route, open), `mtu`, `enforce_allocation_pools`, `port_security_enabled` (of its ports),"
@@ -73,6 +73,9 @@ CATALOGUE = Table(
         Setting("keypairs", ENTRIES, (), "Public keys that requests may name: `name`, `public_key`."),
     )
 )
+
+#: The networks alone, for what writes them.
+NETWORKS = Table((CATALOGUE.named("networks"),))
 
 QUOTA = Table(
     (

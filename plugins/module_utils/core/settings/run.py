@@ -10,6 +10,7 @@ import typing as t
 
 from ..errors import InvalidInput
 from ..networks.ipam import BASE_MAC, checked_base_mac
+from ..ovn.addresses import checked_addresses
 from ..reading.setting import FILLED, PATH, Kind, Setting, Table, Unfit, structure
 
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
@@ -28,6 +29,13 @@ def _passphrases(value: t.Any) -> list[str]:
     if any(not isinstance(p, str) or len(p) < SHORTEST_KEY for p in passphrases):
         raise Unfit
     return list(passphrases)
+
+
+def _database(value: t.Any) -> str:
+    try:
+        return checked_addresses(value)
+    except InvalidInput:
+        raise Unfit from None
 
 
 def _base_mac(value: t.Any) -> str:
@@ -490,6 +498,31 @@ PLAYBOOKS = Table(
             bool,
             False,
             "Playbook `volume_image_cache`: remove only images that no volume uses any more.",
+        ),
+    )
+)
+
+DATABASE = Kind("addresses such as ssl:192.0.2.1:6641, separated by commas", _database, "raw")
+
+OVN = Table(
+    (
+        Setting(
+            "ovn_northbound",
+            DATABASE,
+            help="Northbound database of OVN, for networks of `type: ovn`: `ssl:ADDRESS:PORT`, `tcp:ADDRESS:PORT` or `unix:/PATH`, several with commas where"
+            " it is a cluster. The controller writes it with `ovn-nbctl` (Debian's ovn-common); see [ovn.md](ovn.md).",
+        ),
+        Setting("ovn_private_key", PATH, help="Private key of the controller for `ssl:`, a file of mode 0600."),
+        Setting("ovn_certificate", PATH, help="Certificate of the controller for `ssl:`, a file."),
+        Setting("ovn_ca_certificate", PATH, help="Certificate that verifies the database's for `ssl:`, a file."),
+        Setting(
+            "ovn_timeout",
+            int,
+            30,
+            "Longest time of one call of `ovn-nbctl`: a database that is away is given up then.",
+            least=1,
+            most=3600,
+            unit="seconds",
         ),
     )
 )

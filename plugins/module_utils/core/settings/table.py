@@ -17,12 +17,11 @@ from .images import IMAGE_DELETION, IMAGE_EXPORT, IMAGE_SELECTION, IMAGE_STORES,
 from .live import LIVE_MIGRATION, LIVE_TARGET
 from .molecule import GUESTS_FILE, MOLECULE
 from .names import strangers
-from .ovn import OVN
 from .plans import PLAN_DISCARD, PLANS
 from .ports import PORT_DELETION, PORT_SELECTION, PORTS
 from .rebalance import REBALANCE
 from .request import REQUEST, SHIPPED_IMAGES
-from .run import GUEST_DATA, INIT, LEDGER, MAINTENANCE, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS, WATCH, WATCHED
+from .run import GUEST_DATA, INIT, LEDGER, MAINTENANCE, OVN, PLAYBOOKS, PURGE, READING, RUN, TIME_LIMITS, WATCH, WATCHED
 from .scheduling import SCHEDULER
 from .security_groups import (
     SECURITY_GROUP_DELETION,

@@ -18,7 +18,8 @@ from ....module_utils.core.networks.network import Network
 from ....module_utils.core.ovn.difference import Difference, difference
 from ....module_utils.core.ovn.render import Ledger, render
 from ....module_utils.core.request.catalogue import parse_catalogue
-from ....module_utils.core.settings.ovn import NETWORKS, OVN
+from ....module_utils.core.settings.request import NETWORKS
+from ....module_utils.core.settings.run import OVN
 from ....module_utils.ledger.db.transaction import Transaction
 from .. import host_settings
 from .northbound_client import NorthboundClient, NorthboundConflict

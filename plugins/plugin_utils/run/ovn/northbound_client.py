@@ -32,7 +32,7 @@ class NorthboundConflict(NorthboundError):
 
 
 class NorthboundClient:
-    """The northbound database, by the settings of core.settings.ovn."""
+    """The northbound database, by the settings OVN of core.settings.run."""
 
     def __init__(self, settings: Values):
         self.settings = settings

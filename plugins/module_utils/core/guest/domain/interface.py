@@ -66,5 +66,6 @@ class InterfaceConfig(Element):
 
     @property
     def place(self) -> t.Dict[str, t.Optional[str]]:
-        """The type of the interface, and the names of the libvirt network and of the bridge that it is plugged into."""
-        return {"type": self.type, "network": self.source_network, "bridge": self.source_bridge}
+        """The type of the interface, the names of the libvirt network and of the bridge that it is plugged into, and its port there."""
+        place = {"type": self.type, "network": self.source_network, "bridge": self.source_bridge}
+        return {**place, "switch": self.virtualport_type, "port": self.virtualport_interfaceid}

@@ -65,7 +65,7 @@ def test_guests_name_the_libvirt_network() -> None:
     assert (vif["type"], vif["network"]["bridge"]) == ("macvtap", None)
     assert vif["network"]["meta"]["physical_network"] == "physnet1"
     kind = NETWORK_TYPES[vif["type"]]
-    assert kind.interface(kind.source_of(vif) or "") == {"type": "network", "source_network": "office"}
+    assert kind.interface(kind.source_of(vif) or "", PORT) == {"type": "network", "source_network": "office"}
 
 
 def test_hosts_must_be_in_the_physical_network() -> None:
