@@ -162,12 +162,13 @@ def test_one_function_starts_the_programs_of_hosts_and_one_those_that_listen_to_
     found = [path for path in (ROOT / "plugins").rglob("*.py") if starts.search(path.read_text())]
     names = sorted(path.relative_to(ROOT / "plugins").as_posix() for path in found)
     # What listens on a host imports nothing of ours, and asks systemd itself; child_playbook.py, syncs.py and fleet_run.py start
-    # ansible-playbook on the controller, sending.py ssh.
+    # ansible-playbook on the controller, sending.py ssh, northbound_client.py ovn-nbctl.
     assert names == [
         "module_utils/hosts/libvirt/listener.py",
         "module_utils/hosts/os/command.py",
         "plugin_utils/molecule/fleet_run.py",
         "plugin_utils/relay/sending.py",
+        "plugin_utils/run/ovn/northbound_client.py",
         "plugin_utils/run/playbooks/child_playbook.py",
         "plugin_utils/run/playbooks/syncs.py",
         "plugin_utils/watch/listening.py",

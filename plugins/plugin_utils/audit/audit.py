@@ -114,7 +114,7 @@ class Audit(Stages):
         if not northbound.is_configured(self.action):
             return False
         try:
-            followed = northbound.follow(self.action)
+            followed = northbound.follow_ledger(self.action)
         except errors.BootflowError as error:
             self.action.ports.display.warning("Ports of OVN networks were not audited: %s %s" % (error, error.remedy))
             return False

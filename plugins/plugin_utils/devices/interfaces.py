@@ -111,7 +111,7 @@ class InterfaceOperation(Stages):
         if self.attaches and any(network.vni is not None for network in catalogue.networks.values()):
             check_underlay(self.action)
         if self.attaches:
-            asked = {each.request.network for each in wanted}
+            asked = {interface.request.network for interface in wanted}
             northbound.check(self.action, [n for n in catalogue.networks.values() if n.id in asked])
         return begin
 

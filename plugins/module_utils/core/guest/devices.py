@@ -12,7 +12,7 @@ import typing as t
 from ..disks.block_devices import PlannedDisk
 from ..disks.disk_names import check_bus, check_device, default_bus, free_name
 from ..errors import HostLacksHardware, InvalidInput, VirtualInterfaceCreateException
-from ..networks.types.registry import VIF_TYPES
+from ..networks.types.registry import kind_of_vif
 from ..resources.pci.spec import split_address
 from . import constraints, values
 from .constraints import CACHE_MODES, is_true
@@ -321,7 +321,7 @@ def interface_configs(guest: GuestSpec, virt_type: str) -> tuple[InterfaceConfig
 def _interface(guest: GuestSpec, vif: t.Mapping[str, t.Any], model: str, queues: int | None) -> InterfaceConfig:
     network = vif.get("network") or {}
     meta = network.get("meta") or {}
-    kind = VIF_TYPES.get(str(vif.get("type")))
+    kind = kind_of_vif(str(vif.get("type")))
     if kind is None:
         raise VirtualInterfaceCreateException(reason="Unexpected vif_type=%s" % vif.get("type"))
     source = kind.source_of(vif)

@@ -49,7 +49,7 @@ def set_name(group: str, version: int) -> str:
 
 
 def drops(ledger_id: str) -> list[Row]:
-    """Return the ACLs of all ports with port security: DHCP is asked for always and given never, all else needs a rule."""
+    """Return the ACLs of all ports with port security: guests ask for DHCP always and answer it never, all else needs a rule."""
     group = drop_group_name(ledger_id)
     rows = {
         "ingress": ("to-lport", _DROP, "outport == @%s && ip" % group, "drop"),

@@ -38,27 +38,27 @@ class Difference:
 
 
 def difference(
-    wanted: t.Sequence[Row], found: t.Sequence[FoundRow], ledger_id: str, most: int = MOST_PORTS
+    wanted: t.Sequence[Row], rows: t.Sequence[FoundRow], ledger_id: str, most: int = MOST_PORTS
 ) -> Difference:
     """Return what makes the found rows the wanted ones. :arg most: new ports; the others are left to the next transaction"""
-    return _Comparison(wanted, found, ledger_id, most).compare()
+    return _Comparison(wanted, rows, ledger_id, most).compare()
 
 
 class _Comparison:
-    def __init__(self, wanted: t.Sequence[Row], found: t.Sequence[FoundRow], ledger_id: str, most: int):
+    def __init__(self, wanted: t.Sequence[Row], rows: t.Sequence[FoundRow], ledger_id: str, most: int):
         self.result = Difference()
-        self.found: dict[tuple[str, str], FoundRow] = {}
+        self.existing: dict[tuple[str, str], FoundRow] = {}
         self.surplus: list[FoundRow] = []
         names = {(row.table, row.key) for row in wanted}
-        for found_row in found:
-            key = self._key_of(found_row, names, ledger_id)
+        for row_there in rows:
+            key = self._key_of(row_there, names, ledger_id)
             if key is None:
                 continue
-            if key not in names or key in self.found:
-                self.surplus.append(found_row)
+            if key not in names or key in self.existing:
+                self.surplus.append(row_there)
             else:
-                self.found[key] = found_row
-        new_ports = [row.key for row in wanted if row.table == PORT and (PORT, row.key) not in self.found]
+                self.existing[key] = row_there
+        new_ports = [row.key for row in wanted if row.table == PORT and (PORT, row.key) not in self.existing]
         later = {(PORT, key) for key in new_ports[most:]}
         self.result.is_last = not later
         self.wanted = [row for row in wanted if (row.table, row.key) not in later]
@@ -66,10 +66,10 @@ class _Comparison:
         self.new = {
             (row.table, row.key): "@new%d" % number
             for number, row in enumerate(self.wanted)
-            if (row.table, row.key) not in self.found
+            if (row.table, row.key) not in self.existing
         }
         #: UUIDs of rows of this ledger: references to other rows are left alone.
-        self.own = {row.uuid for row in (*self.found.values(), *self.surplus)}
+        self.own = {row.uuid for row in (*self.existing.values(), *self.surplus)}
 
     @staticmethod
     def _key_of(row: FoundRow, names: t.Collection[tuple[str, str]], ledger_id: str) -> tuple[str, str] | None:
@@ -83,12 +83,12 @@ class _Comparison:
     def compare(self) -> Difference:
         for row in self.wanted:
             key = (row.table, row.key)
-            if key in self.found:
-                self._change(row, self.found[key])
+            if key in self.existing:
+                self._change(row, self.existing[key])
             else:
                 self._create(row)
-        for gone in self.surplus:
-            self._remove(gone)
+        for leftover in self.surplus:
+            self._remove(leftover)
         return self.result
 
     def _create(self, row: Row) -> None:
@@ -104,37 +104,37 @@ class _Comparison:
         for column in table.references:
             self._add(row.table, row.key, column, self._named(row, column))
 
-    def _change(self, row: Row, found: FoundRow) -> None:
+    def _change(self, row: Row, existing: FoundRow) -> None:
         table = TABLES[row.table]
         before = len(self.result.commands)
         columns = [
             "%s=%s" % (column, _text(row.values[column]))
             for column in table.columns
-            if row.values[column] != found.values[column]
+            if row.values[column] != existing.values[column]
         ]
         ids = t.cast("t.Mapping[str, str]", row.values["external_ids"])
         columns += [
             "external_ids:%s=%s" % (json.dumps(k), json.dumps(v))
             for k, v in ids.items()
-            if found.external_ids.get(k) != v
+            if existing.external_ids.get(k) != v
         ]
         if columns:
-            self.result.commands.append(["set", row.table, found.uuid, *columns])
+            self.result.commands.append(["set", row.table, existing.uuid, *columns])
         for column in table.members:
-            wanted, had = (set(t.cast("t.Tuple[str, ...]", values[column])) for values in (row.values, found.values))
-            self._take(row.table, found.uuid, column, [json.dumps(value) for value in sorted(had - wanted)])
-            self._add(row.table, found.uuid, column, [json.dumps(value) for value in sorted(wanted - had)])
+            wanted, had = (set(t.cast("t.Tuple[str, ...]", values[column])) for values in (row.values, existing.values))
+            self._take(row.table, existing.uuid, column, [json.dumps(value) for value in sorted(had - wanted)])
+            self._add(row.table, existing.uuid, column, [json.dumps(value) for value in sorted(wanted - had)])
         for column in table.references:
-            named, has = self._named(row, column), found.references[column]
-            self._take(row.table, found.uuid, column, sorted((set(has) & self.own) - set(named)))
-            self._add(row.table, found.uuid, column, [name for name in named if name not in has])
+            named, has = self._named(row, column), existing.references[column]
+            self._take(row.table, existing.uuid, column, sorted((set(has) & self.own) - set(named)))
+            self._add(row.table, existing.uuid, column, [name for name in named if name not in has])
         self.result.changed[row.table] += len(self.result.commands) > before
 
     def _named(self, row: Row, column: str) -> list[str]:
         """Return the rows that a wanted row names: UUIDs, or names within the transaction."""
         table = TABLES[row.table].references[column]
         keys = [(table, key) for key in row.references.get(column, ()) if (table, key) not in self.later]
-        return [self.new.get(key) or self.found[key].uuid for key in keys]
+        return [self.new.get(key) or self.existing[key].uuid for key in keys]
 
     def _add(self, table: str, row: str, column: str, values: t.Sequence[str]) -> None:
         if values:

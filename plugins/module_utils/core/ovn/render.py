@@ -40,7 +40,7 @@ class LogicalPort:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What a ledger has of logical networks. ``groups``: id of a security group -> its rules, also of groups that rules name.
+    """The logical networks of a ledger. ``groups``: id of a security group -> its rules, also of groups that rules name.
 
     ``members``: id of a remote group -> ranges of its members, by IP version.
     """

@@ -96,7 +96,7 @@ def read_rows(text: str) -> list[FoundRow]:
             document, position = decoder.raw_decode(
                 text, position + len(text[position:]) - len(text[position:].lstrip())
             )
-            rows += [_found(table, dict(zip(document["headings"], data))) for data in document["data"]]
+            rows += [_row_of(table, dict(zip(document["headings"], data))) for data in document["data"]]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise NorthboundError(
             reason="ovn-nbctl printed something else than the rows of table %s: %s" % (table.name, error),
@@ -105,7 +105,7 @@ def read_rows(text: str) -> list[FoundRow]:
     return rows
 
 
-def _found(table: Table, data: t.Mapping[str, t.Any]) -> FoundRow:
+def _row_of(table: Table, data: t.Mapping[str, t.Any]) -> FoundRow:
     values = {column: _value(data[column]) for column in ("external_ids", *table.columns)}
     for column in (*table.columns, *table.members):
         if column in _SETS:

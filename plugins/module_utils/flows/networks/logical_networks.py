@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the northbound database of OVN is to have, from the ledger: networks with ports, their ports, and the security groups of these."""
+"""The logical networks of the ledger for the northbound database of OVN: networks with ports, their ports, and the security groups of these."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import typing as t
 
 from ...core.networks.network import Network
 from ...core.ovn.render import Ledger, LogicalPort
-from ...ledger.compute import project_ports
+from ...ledger.compute import project_ports, requests
+from ...ledger.compute.ports import network_from
 from ...ledger.db.transaction import Transaction
 from ...ledger.networks import logical_ports, port_filters, security_groups
 
@@ -21,7 +22,7 @@ def logical_networks_of(tx: Transaction, catalogue: t.Mapping[str, Network], led
 
     :arg catalogue: the networks of the inventory, by id
     """
-    networks = logical_ports.networks_with_ports(tx, catalogue)
+    networks = networks_of(tx, catalogue)
     ids = logical_ports.ports_in(tx, networks)
     rows = port_filters.read(tx, ids)
     for project in sorted({port.owner for port in rows.values() if port.owner and not port.has_own_groups}):
@@ -31,7 +32,12 @@ def logical_networks_of(tx: Transaction, catalogue: t.Mapping[str, Network], led
     network_of = logical_ports.networks_of(tx, rows)
     used = {group for port in rows.values() if port.port_security_enabled for group in groups_of_ports.get(port.id, ())}
     rules = security_groups.rules_of(tx, used)
-    remote = {rule.remote_group_id for found in rules.values() for rule in found if rule.remote_group_id is not None}
+    remote = {
+        rule.remote_group_id
+        for group_rules in rules.values()
+        for rule in group_rules
+        if rule.remote_group_id is not None
+    }
     return Ledger(
         id=ledger_id,
         networks=tuple(networks.values()),
@@ -53,6 +59,17 @@ def logical_networks_of(tx: Transaction, catalogue: t.Mapping[str, Network], led
     )
 
 
+def networks_of(tx: Transaction, catalogue: t.Mapping[str, Network]) -> dict[str, Network]:
+    """Return id -> each logical network that has ports: the inventory's, or as the requests of its instances had it. :arg catalogue: see above"""
+    used = logical_ports.networks_with_ports(tx)
+    networks = {key: network for key, network in catalogue.items() if key in used}
+    missing = used - set(networks)
+    stored = requests.networks(tx, logical_ports.requests_with_ports_in(tx, missing)) if missing else {}
+    for _id, definitions in sorted(stored.items()):
+        networks.update({d["id"]: network_from(d) for d in definitions if d["id"] in missing})
+    return {key: network for key, network in sorted(networks.items()) if network.is_logical}
+
+
 def members_of(tx: Transaction, groups: t.Collection[str]) -> dict[str, dict[int, list[str]]]:
     """Return id of a group -> IP version -> the ranges of its ports, in all networks: addresses and allowed address pairs, as in Neutron."""
     ports_by_group = security_groups.ports_with(tx, groups)
@@ -67,5 +84,5 @@ def members_of(tx: Transaction, groups: t.Collection[str]) -> dict[str, dict[int
                 for text in (*(a for _id, _subnet, a in addresses[port]), *pairs):
                     network = ipaddress.ip_network(text, strict=False)
                     ranges[network.version].add(str(network))
-        members[group] = {version: sorted(found) for version, found in ranges.items()}
+        members[group] = {version: sorted(texts) for version, texts in ranges.items()}
     return members

@@ -17,7 +17,6 @@ from ....module_utils.core import errors
 from ....module_utils.core.networks.network import Network
 from ....module_utils.core.ovn.difference import Difference, difference
 from ....module_utils.core.ovn.render import Ledger, render
-from ....module_utils.core.request.catalogue import parse_catalogue
 from ....module_utils.core.settings.request import NETWORKS
 from ....module_utils.core.settings.run import OVN
 from ....module_utils.ledger.db.transaction import Transaction
@@ -45,7 +44,7 @@ class OnController(host_settings.OnHostOfLedger, t.Protocol):
 
 
 class Followed(t.NamedTuple):
-    """What was changed in the database, or would be: table -> rows."""
+    """Changes of the database, done or to be done: table -> rows."""
 
     created: Counter[str]
     changed: Counter[str]
@@ -92,12 +91,12 @@ def follow_or_warn(action: OnController) -> None:
     if action.check_mode or not is_configured(action):
         return
     try:
-        follow(action)
+        follow_ledger(action)
     except errors.BootflowError as error:
         action.ports.display.warning("Ports of OVN networks are as they were: %s %s" % (error, error.remedy))
 
 
-def follow(action: OnController) -> Followed:
+def follow_ledger(action: OnController) -> Followed:
     """Have the database follow the ledger; in check mode, find out what would change.
 
     :raises NorthboundError: the database does not answer, or refuses a transaction
@@ -126,7 +125,7 @@ def follow(action: OnController) -> Followed:
 def _difference(action: OnController, client: NorthboundClient, catalogue: t.Mapping[str, Network]) -> Difference:
     from ....module_utils.flows.networks.logical_networks import logical_networks_of  # only with OVN
 
-    found = client.read()
+    rows = client.read()
     ledger_id = action.ledger_id()
 
     def read(tx: Transaction) -> Ledger:
@@ -138,10 +137,12 @@ def _difference(action: OnController, client: NorthboundClient, catalogue: t.Map
             "OVN has no words for the ports of security group rules %s: what they would allow stays closed."
             % ", ".join(rendered.unsaid[:5])
         )
-    return difference(rendered.rows, found, ledger_id)
+    return difference(rendered.rows, rows, ledger_id)
 
 
 def _catalogue(action: host_settings.OnHost) -> dict[str, Network]:
     """Return id -> network of the inventory."""
+    from ....module_utils.core.request.catalogue import parse_catalogue  # with all that requests need
+
     parsed = parse_catalogue(None, None, host_settings.values(action, NETWORKS).networks, None)
     return {network.id: network for network in parsed.networks.values()}

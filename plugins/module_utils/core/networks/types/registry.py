@@ -20,4 +20,8 @@ DEFAULT: NetworkType = LibvirtNetwork()
 NETWORK_TYPES: t.Mapping[str, NetworkType] = {
     kind.name: kind for kind in (DEFAULT, Bridge(), Vxlan(), VlanNetwork(), MacvtapNetwork(), Ovn())
 }
-VIF_TYPES: t.Mapping[str, NetworkType] = {kind.vif_type: kind for kind in NETWORK_TYPES.values()}
+
+
+def kind_of_vif(vif_type: str) -> NetworkType | None:
+    """Return the type of the network of a VIF; None: no type has such VIFs."""
+    return next((kind for kind in NETWORK_TYPES.values() if kind.vif_type == vif_type), None)

@@ -62,6 +62,8 @@ class OpenVSwitch:
     """A bridge of Open vSwitch."""
 
     name = "ovs"
+    vif_type = "vhostuser"
+    is_logical = False
     noun = "Open vSwitch bridge"
     can_be_managed = False
     can_be_filtered = True
@@ -90,7 +92,7 @@ class OpenVSwitch:
     def remedy(self, source: str, name: str, exists: bool) -> str:
         return "Create it (ovs-vsctl add-br %s)." % source
 
-    def interface(self, source: str) -> dict[str, t.Any]:
+    def interface(self, source: str, port_id: str) -> dict[str, t.Any]:
         return {"type": "bridge", "source_bridge": source, "virtualport_type": "openvswitch"}
 
 
@@ -148,8 +150,12 @@ def test_the_catalogue_checks_its_name_on_the_host() -> None:
 
 def test_network_info_and_the_config_drive_have_its_name() -> None:
     (vif,) = vifs_of(network_of())
-    assert (vif["type"], vif["network"]["bridge"], vif["details"]) == ("ovs", "br-int", {"datapath_type": "system"})
-    assert network_data([vif])["links"][0]["type"] == "ovs", "a type that Nova names"
+    assert (vif["type"], vif["network"]["bridge"], vif["details"]) == (
+        "vhostuser",
+        "br-int",
+        {"datapath_type": "system"},
+    )
+    assert network_data([vif])["links"][0]["type"] == "vhostuser", "a type that Nova names"
 
 
 def test_the_guest_is_plugged_into_it() -> None:
@@ -167,7 +173,8 @@ def test_the_guest_is_plugged_into_it() -> None:
     xml = etree.fromstring(etree.tostring(interface.to_xml()))
     assert (xml.get("type"), dict(xml.find("source").attrib)) == ("bridge", {"bridge": "br-int"})
     assert dict(xml.find("virtualport").attrib) == {"type": "openvswitch"}
-    assert interface.place == {"type": "bridge", "network": None, "bridge": "br-int"}
+    place = {"type": "bridge", "network": None, "bridge": "br-int", "switch": "openvswitch", "port": None}
+    assert interface.place == place
 
 
 def test_the_host_checks_it() -> None:

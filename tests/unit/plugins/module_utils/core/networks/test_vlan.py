@@ -90,7 +90,7 @@ def test_network_info_names_the_physical_network() -> None:
     meta = vif["network"]["meta"]
     assert (vif["network"]["bridge"], meta["physical_network"], meta["tunneled"]) == ("vlbr100", "physnet1", False)
     kind = NETWORK_TYPES[vif["type"]]
-    assert kind.interface(kind.source_of(vif) or "") == {"type": "bridge", "source_bridge": "vlbr100"}
+    assert kind.interface(kind.source_of(vif) or "", PORT) == {"type": "bridge", "source_bridge": "vlbr100"}
 
 
 def test_hosts_must_be_in_the_physical_network() -> None:
