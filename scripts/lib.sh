@@ -20,7 +20,8 @@ PACKAGES_CONTROLLER=(python3 python3-venv python3-apt openssh-client)
 mapfile -t PACKAGES_HOST < <(sed -n '/^compute_host_family_packages:/,/^[^ ]/s/^  - //p' "$ROOT/roles/compute_host/vars/debian.yml")
 PACKAGES_GUEST_IMAGE=(cpio mtools syslinux syslinux-common qemu-utils)
 # Used by scripts/test, never by the collection itself.
-PACKAGES_TEST=(python3-packaging openssh-server genisoimage util-linux xorriso cloud-init shellcheck procps git postgresql pgbouncer openssl nftables)
+PACKAGES_TEST=(python3-packaging openssh-server genisoimage util-linux xorriso cloud-init shellcheck procps git postgresql pgbouncer openssl nftables
+    ovn-central ovn-host ovn-common openvswitch-switch openvswitch-common)
 
 # A PostgreSQL that fails over (scripts/test failover).
 PACKAGES_FAILOVER=(postgresql patroni python3-etcd etcd-server haproxy)

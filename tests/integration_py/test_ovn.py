@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 import typing as t
+from pathlib import Path
 
 import ovn_hosts
 import pytest
-from flow import Flow, entry
+from flow import Flow, entry, run_plainly
 from test_operations import operate, wait_ready
 
 READY = {"bootflow_wait_console": "BOOTFLOW-GUEST-READY"}
@@ -148,3 +150,76 @@ def test_a_central_node_that_is_away_or_lost_its_databases(ovn: Flow) -> None:
     flow.boot(guest("c", "a"), **READY, bootflow_hosts=[second])
     until_answered(flow, "c")
     flow.delete("a", "b", "c")
+
+
+ROLES = """
+- hosts: compute1
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role:
+        name: bootflow.compute.network_central
+      vars:
+        network_central_service_manager: none
+        network_central_private_key: "{{ folder }}/central-privkey.pem"
+        network_central_certificate: "{{ folder }}/central-cert.pem"
+        network_central_ca_certificate: "{{ folder }}/pki/switchca/cacert.pem"
+- hosts: compute1,compute2
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role:
+        name: bootflow.compute.compute_host
+        tasks_from: "{{ item }}"
+        rolespec_validate: false
+        public: true
+      loop: [system.yml, ovn.yml]
+      vars:
+        compute_host_service_manager: none
+        compute_host_ovn_remote: "ssl:{{ hostvars.compute1.ansible_host }}:6642"
+        compute_host_ovn_datapath: netdev
+        compute_host_ovn_private_key: "{{ folder }}/{{ inventory_hostname }}-privkey.pem"
+        compute_host_ovn_certificate: "{{ folder }}/{{ inventory_hostname }}-cert.pem"
+        compute_host_ovn_ca_certificate: "{{ folder }}/pki/switchca/cacert.pem"
+"""
+
+
+@pytest.mark.long
+def test_the_roles_set_up_a_central_node_and_hosts_with_tls(flow: Flow, tmp_path: Path) -> None:
+    lab = flow.lab
+    central = lab.hosts[0]
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    ovn_hosts.certificates(str(folder), ["central", "controller", "compute1", "compute2"])
+    (tmp_path / "roles.yml").write_text(ROLES)
+    arguments = ("-i", str(Path(lab.directory) / "inventory.yml"), "roles.yml", "-e", "folder=%s" % folder)
+    try:
+        code, output = run_plainly(tmp_path, *arguments, timeout=300)
+        assert code == 0, output
+        for host in lab.hosts[:2]:
+            ovn_hosts.wait_connected(host)
+        code, output = run_plainly(tmp_path, *arguments, timeout=300)
+        assert code == 0 and output.count("changed=0 ") == 2, output
+
+        settings = {
+            "bootflow_ovn_northbound": "ssl:%s:6641" % central.address,
+            "bootflow_ovn_private_key": str(folder / "controller-privkey.pem"),
+            "bootflow_ovn_certificate": str(folder / "controller-cert.pem"),
+            "bootflow_ovn_ca_certificate": str(folder / "pki" / "switchca" / "cacert.pem"),
+        }
+        ports = [{"name": "p", "network": "lab"}]
+        done = flow.run("port_create", bootflow_networks=[LAB], bootflow_ports=ports, **settings)
+        assert done.returncode == 0 and "Ports of OVN networks" not in done.output, done.output
+        names = central.run("ovn-nbctl", "--bare", "--columns=addresses", "list", "Logical_Switch_Port").stdout
+        assert "10.81.0." in names
+        plain = {**settings, "bootflow_ovn_northbound": "tcp:%s:6641" % central.address, "bootflow_ovn_timeout": 5}
+        done = flow.run("port_delete", bootflow_networks=[LAB], bootflow_port_names=["p"], **plain)
+        assert done.returncode == 0 and "Ports of OVN networks are as they were" in done.output, done.output
+        # A host may change its own rows alone.
+        own = "--private-key=%s/compute2-privkey.pem --certificate=%s/compute2-cert.pem --ca-cert=%s/pki/switchca/cacert.pem"
+        words = (own % (folder, folder, folder)).split()
+        refused = subprocess.run(
+            ["ovn-sbctl", "--db=ssl:%s:6642" % central.address, "--timeout=10", *words, "set", "chassis", "compute1", "hostname=x"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert refused.returncode and "RBAC" in refused.stderr, refused
+    finally:
+        ovn_hosts.stop_daemons(lab)

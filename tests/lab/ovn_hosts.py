@@ -35,6 +35,24 @@ def start(lab):
     return northbound(lab)
 
 
+def stop_daemons(lab):
+    """Stop OVN and Open vSwitch that a role started, where the tunnels were not moved."""
+    for host in lab.hosts:
+        host.run(OVN_CTL, "stop_controller", check=False)
+        host.run("ovs-vsctl", "--timeout=20", "--if-exists", "del-br", "br-int", check=False)
+        host.run(OVS_CTL, "stop", check=False)
+        host.run("sh", "-c", "rm -rf /etc/openvswitch/conf.db /var/lib/openvswitch/*")
+    stop_central(lab.hosts[0])
+    lab.hosts[0].run("sh", "-c", "rm -rf /var/lib/ovn/*")
+
+
+def certificates(folder, names):
+    """Make an authority, and a key and a certificate of each name in ``folder``."""
+    for words in (["init"], *(["-u", "req+sign", name, "switch"] for name in names)):
+        argv = ["ovs-pki", "--dir=%s/pki" % folder, "--log=%s/pki.log" % folder, *words]
+        lab_module.run("sh", "-c", 'cd "$0" && exec "$@"', folder, *argv)
+
+
 def northbound(lab):
     return "tcp:%s:6641" % lab.hosts[0].address
 

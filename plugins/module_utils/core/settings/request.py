@@ -63,8 +63,9 @@ CATALOGUE = Table(
             "networks",
             ENTRIES,
             (),
-            "Networks that requests may name: `name`, `type` (`network`: a libvirt network; `bridge`: a Linux bridge; `vxlan`, `vlan`, `macvtap`, `ovn`:"
-            " reaches over hosts), `source` (its name on the host), `vni` (of `vxlan`), `vlan` (of `vlan`), `physical_network` (of `vlan` and `macvtap`), `manage`"
+            "Networks that requests may name: `name`, `type` (`network`: a libvirt network; `bridge`: a Linux bridge; `vxlan`, `vlan`, `macvtap`,"
+            " `ovn`: reaches over hosts), `source` (its name on the host), `vni` (of `vxlan`), `vlan` (of `vlan`), `physical_network` (of `vlan`"
+            " and `macvtap`), `manage`"
             " (create a missing libvirt network), `forward`"
             " (of a managed one: none, nat, route, open), `mtu`, `enforce_allocation_pools`, `port_security_enabled` (of its ports),"
             " `subnets` (`name`, `cidr`, `gateway_ip` (the first address; null: none),"
