@@ -52,9 +52,11 @@ def all_of(tx: Transaction) -> list[PlanRow]:
 
 def any_expired(tx: Transaction) -> bool:
     """Return whether a plan whose time is over still holds its places, or a used one does whose run died."""
-    query = sa.select(_c.state, _c.run_id).where(sa.or_(sa.and_(*_expired_conditions(tx)), sa.and_(*_used_conditions())))
-    found = tx.execute(query).all()
-    return any(r.state == HELD for r in found) or bool(runs_.dead_among(tx, [r.run_id for r in found]))
+    query = sa.select(_c.state, _c.run_id).where(
+        sa.or_(sa.and_(*_expired_conditions(tx)), sa.and_(*_used_conditions()))
+    )
+    rows = tx.execute(query).all()
+    return any(r.state == HELD for r in rows) or bool(runs_.dead_among(tx, [r.run_id for r in rows]))
 
 
 def expired(tx: Transaction) -> list[PlanRow]:
