@@ -23,7 +23,7 @@ class ActionModule(LedgerAction):
         **QUOTA.options("project"),
         **REQUEST.options("quotas"),
         "operation": {"type": "str", "choices": ["attach_interface", "detach_interface"], "required": True},
-        "phase": {"type": "str", "choices": ["begin", "work", "finish"], "default": "begin"},
+        "phase": {"type": "str", "choices": ["begin", "work", "finish", "clear", "report"], "default": "begin"},
         **RUN.options("print_table"),
     }
 

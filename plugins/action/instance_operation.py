@@ -42,6 +42,8 @@ class ActionModule(LedgerAction):
                 "offload",
                 "offloaded",
                 "finish",
+                "clear",
+                "report",
             ],
             "default": "begin",
         },

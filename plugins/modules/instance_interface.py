@@ -34,9 +34,12 @@ options:
     choices: [attach_interface, detach_interface]
     required: true
   phase:
-    description: Which step. V(work) runs on compute hosts, the others on the controller.
+    description:
+      - Which step. V(work) and V(clear) run on compute hosts, the others on the controller.
+      - V(clear) runs where another run detached an interface before its guest had it, and detaches it there. V(report) then returns what
+        V(finish) would have returned.
     type: str
-    choices: [begin, work, finish]
+    choices: [begin, work, finish, clear, report]
     default: begin
   interfaces:
     description:
@@ -92,6 +95,11 @@ compute:
   type: list
   elements: str
   returned: O(phase=begin)
+clearing:
+  description: Compute hosts of the play that detaches interfaces which another run detached before their guests had them.
+  type: list
+  elements: str
+  returned: O(phase=finish)
 interfaces:
   description: The interfaces that are attached or detached now.
   type: list

@@ -39,13 +39,15 @@ options:
     required: true
   phase:
     description:
-      - Which step. V(freeze), V(release), V(work) and V(offload) run on the compute hosts, V(store) on the host of a store of images, the others
+      - Which step. V(freeze), V(release), V(work), V(offload) and V(clear) run on the compute hosts, V(store) on the host of a store of images, the others
         on the controller.
       - V(release) runs on the compute hosts of C(rebuild) whose guests have root volumes that storage hosts write again. It shuts the guests down, and
         disconnects the hosts from these volumes.
+      - V(clear) runs on the compute hosts of instances that were deleted while these hosts worked on them. It removes their guests again, or takes their
+        power. V(report) then returns what V(finish) would have returned.
       - V(settle) runs where storage hosts made snapshots of volumes. It gives up the snapshots of an instance of which one failed.
     type: str
-    choices: [begin, freeze, release, work, store, settle, shelved, offload, offloaded, finish]
+    choices: [begin, freeze, release, work, store, settle, shelved, offload, offloaded, finish, clear, report]
     default: begin
   open_ledger:
     description: With O(phase=begin), create or upgrade the ledger before, as M(bootflow.compute.ledger) does.
@@ -143,6 +145,11 @@ lacking:
   description: The file that is there once a host of that play lacks an image.
   type: str
   returned: O(phase=begin)
+clearing:
+  description: Compute hosts of the play that ends what was made for instances which were deleted meanwhile.
+  type: list
+  elements: str
+  returned: O(phase=finish)
 stores:
   description: Hosts of stores that receive what the compute hosts give.
   type: list

@@ -15,6 +15,7 @@ import types
 import typing as t
 from pathlib import Path
 
+import opened_ledgers
 from flow import PLAYBOOK, ROOT, Flow
 from simulated_host import FAILS, ITEMS_FAIL, NONSENSE, PROBLEMS, SLOW, UNREACHABLE, SimulatedHost
 
@@ -236,6 +237,10 @@ class Site(Flow):
                 if getattr(host, what):
                     found["%s on %s" % (what, name)] = sorted(getattr(host, what))
         return found
+
+    def opened_ledgers(self) -> list[tuple[str, list[str]]]:
+        """Return the ledgers that tasks of hosts opened, see opened_ledgers.read()."""
+        return opened_ledgers.read(self.simulated)
 
     def problems(self) -> str:
         """What the models were asked and do not know."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ...module_utils.core import errors
+from ...module_utils.core.instances.verdicts.answer import Answer, error_of, is_silence
 from ...module_utils.core.interfaces import interface_outcomes
 from ...module_utils.core.interfaces.entries import named_interfaces, wanted_interfaces
 from ...module_utils.core.interfaces.interface_outcomes import Failed, Items, words
@@ -16,43 +17,47 @@ from ...module_utils.core.networks import dhcp
 from ...module_utils.core.reading.problems import Problems
 from ...module_utils.core.request.catalogue import parse_catalogue
 from ...module_utils.flows.boot import builds
-from ...module_utils.flows.boot.builds import Build
 from ...module_utils.flows.instances import interfaces
 from ...module_utils.flows.instances.hot_plug import Refused
 from ...module_utils.flows.instances.operation import Operation
-from ...module_utils.ledger.compute import instances, ports
+from ...module_utils.ledger.compute import instances, ports, runs
 from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds import build_parts, domain_builder
 from ..builds.dhcp import restore
+from ..operations import guest_handover
+from ..operations.guest_handover import Guests
 from ..run import host_settings, tables
 from ..run.inventory_hosts import refuse_left_out
 from ..run.ledger_action import LedgerAction
 from ..run.ovn import northbound
 from ..run.results import diff, item_errors, outcome
+from ..run.stage_results import CONTROLLER
 from ..run.stages import Item, Result, Stages
 from ..settings.scheduler_settings import check_underlay
 from ..volumes import attached_volumes
-from ..volumes.attached_volumes import Attached
+
+FAMILY = "instance_interface"  # the action
 
 
 class InterfaceOperation(Stages):
     """The interfaces of a run that are attached or detached. Each has an item. :arg operation: ATTACH or DETACH"""
 
-    answered_by = {"work": "host"}
+    answered_by = {"work": "host", "clear": "host"}
+    returns = ("finish", "report")
 
     def __init__(self, action: LedgerAction, operation: Operation):
-        super().__init__(action, "instance_interface")
+        super().__init__(action, FAMILY)
         self.operation = operation
         self.called, self.event = operation.called, ""
         self.attaches = operation is interfaces.ATTACH
         self.starts = {self.begins: "compute"} if self.attaches else {}
 
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
-        return {"begin": self._begin, "finish": self._finish}
+        return {"begin": self._begin, "finish": self._finish, "report": self._report}
 
     def on_hosts(self) -> t.Mapping[str, t.Callable[[str], Result]]:
-        return {"work": self._work}
+        return {"work": self._work, "clear": self._clear}
 
     def items(self) -> dict[str, Item]:
         """Return the interfaces of the first stage by the UUIDs of their ports."""
@@ -65,13 +70,17 @@ class InterfaceOperation(Stages):
         host_settings.check_common(action)
         begin = self._read_request()
 
-        def within_limit(tx: Transaction) -> interfaces.Begun:
+        begun_at = action.context().now
+
+        def within_limit(tx: Transaction) -> tuple[interfaces.Begun, Guests | None]:
             begun = begin(tx)
             hosts = {str(interface.row.host) for interface in begun.interfaces}
             refuse_left_out(hosts, action.within_limit(sorted(hosts)))
-            return begun
+            return begun, _guests(tx, begun) if self.attaches and not action.check_mode else None
 
-        begun = action.write(within_limit)
+        begun, given = action.write(within_limit)
+        if given is not None:
+            guest_handover.give(action, {b.uuid: b.row.host for b in given.builds}, given, begun_at)
         items = [item_of(interface, interface.port.id in begun.new) for interface in begun.interfaces]
         changing = [i for i in items if i["new"]]
         lines = "".join(sorted("%s\n" % words(i) for i in changing))
@@ -79,6 +88,7 @@ class InterfaceOperation(Stages):
             tables.show(action._display, self._plan(changing))
         return {
             "changed": bool(changing),
+            "begun_at": begun_at,
             "interfaces": items,
             "unchanged": begun.unchanged,
             "refused": [_refused(r) for r in begun.refused],
@@ -147,20 +157,19 @@ class InterfaceOperation(Stages):
                 failed[definition["id"]] = lacking[network]
         changed, problems = self._interfaces([w for w in wanted if w["id"] not in failed])
         failed.update(problems)
-        late = self._take_back([of_ports[w["id"]] for w in wanted])
-        undone = [of_ports[key] for key in failed if of_ports[key]["new"] and key not in late]
+        undone = [of_ports[key] for key in failed if of_ports[key]["new"]]
         if undone:
             self._undo(host, undone, failed)
-        return changed - set(late), {**failed, **late}
+        return changed, failed
 
     def _definitions(
         self, host: str, of_ports: t.Mapping[str, t.Mapping[str, t.Any]]
     ) -> tuple[list[dict[str, t.Any]], dict[str, t.Any], Failed]:
         """Return the interfaces for the module domain_interface, their networks by name, and why others have no definition."""
-        ledger = self.action.open_ledger()
         uuids = sorted({i["uuid"] for i in of_ports.values()})
-        of_instances: dict[str, Build] = {b.uuid: b for b in ledger.inspect(_builds, uuids, host)}
-        volumes: dict[str, list[Attached]] = ledger.inspect(attached_volumes.load, uuids)
+        given = guest_handover.find(self.action, uuids, FAMILY)
+        builds, volumes = given or self.action.open_ledger().inspect(_load, uuids)
+        of_instances = {b.uuid: b for b in builds if b.row.host == host}
         settings = host_settings.read_current_host(self.action)
         wanted: list[dict[str, t.Any]] = []
         networks: dict[str, t.Any] = {}
@@ -186,14 +195,15 @@ class InterfaceOperation(Stages):
             )
         return wanted, networks, failed
 
-    def _take_back(self, items: Items) -> Failed:
+    def _clear(self, host: str) -> Result:
         """Detach interfaces again that another run detached before their guests had them: their addresses may be another guest's."""
-        if not items:
-            return {}
-        detached = self.action.open_ledger().inspect(interfaces.find_detached, [i["port_id"] for i in items])
-        late = {i["port_id"]: i for i in items if i["port_id"] in detached}
-        _changed, problems = self._interfaces([interface_outcomes.detach_of(i) for i in late.values()])
-        return {key: interface_outcomes.detached_meanwhile(item, problems.get(key)) for key, item in late.items()}
+        late = [i for i in self.items_on(host, "host") if i["port_id"] in self.result("late")["port_ids"]]
+
+        def answers() -> tuple[dict[str, dict[str, t.Any]], Failed]:
+            _changed, problems = self._interfaces([interface_outcomes.detach_of(i) for i in late])
+            return {}, problems
+
+        return {"changed": True, "outcomes": self.guarded([i["port_id"] for i in late], answers)}
 
     def _make_networks(self, networks: t.Mapping[str, t.Any]) -> Failed:
         """Make networks on the current host. Returns why it lacks some, by their names."""
@@ -221,18 +231,9 @@ class InterfaceOperation(Stages):
         failed.update({key: interface_outcomes.stays_in_ledger(failed[key]) for key in set(keys) - removed_ids})
 
     def _detach(self, host: str, items: Items) -> tuple[set[str], Failed]:
-        ledger = self.action.open_ledger()
-        of_ports = {i["port_id"]: i for i in items}
+        """Detach. The controller's task frees the addresses, and keeps what guests do not release."""
         _changed, failed = self._interfaces([interface_outcomes.detach_of(i) for i in items])
-        stubborn = interface_outcomes.refused_by_guests(failed)
-        if stubborn:
-            ledger.transact(interfaces.keep_attached, stubborn)
-        removed_ids = ledger.transact(interfaces.free_addresses, sorted(set(of_ports) - set(failed)), host)
-        moved = set(of_ports) - set(failed) - removed_ids
-        failed.update({key: interface_outcomes.left_host(of_ports[key], host) for key in moved})
-        for key in set(failed) - set(stubborn):
-            failed[key].remedy = interface_outcomes.AGAIN
-        return removed_ids, failed
+        return {i["port_id"] for i in items} - set(failed), failed
 
     def _interfaces(self, wanted: t.Sequence[dict[str, t.Any]]) -> tuple[set[str], Failed]:
         """Run the module domain_interface. Returns the interfaces that changed, and why others failed."""
@@ -263,12 +264,72 @@ class InterfaceOperation(Stages):
         total = len(items) + len(refused)
         if self.action.check_mode:
             return outcome(incomplete(refused, total), changed=False, skipped=True)
-        results = interface_outcomes.results_of(items.values(), self.answers("work"))
-        if results.items:
-            self.action.open_ledger().transact(interfaces.finish, self.operation, results.of_instances)
-            if self.options["print_table"]:
-                tables.show(self.action._display, self._lines(results))
-        error = incomplete(refused + results.failed_items, total)
+        answers, late = self.answers("work"), set()
+        if answers:
+            settle = self._settle_attached if self.attaches else self._settle_detached
+
+            def finish(tx: Transaction) -> tuple[dict[str, Answer], set[str]]:
+                runs.renew(tx)
+                instances.select_live(tx, uuids=sorted({item["uuid"] for item in items.values()}), lock=True)
+                settled, detached = settle(tx, items, answers)
+                results = interface_outcomes.results_of(items.values(), settled)
+                interfaces.finish(tx, self.operation, results.of_instances)
+                return settled, detached
+
+            answers, late = self.action.open_ledger().transact(finish)
+        if late:
+            self.results.leave("late", CONTROLLER, {"port_ids": sorted(late), "answers": answers})
+            changed = any(answer.get("changed") for answer in answers.values())
+            return {"changed": changed, "clearing": sorted({items[key]["host"] for key in late})}
+        return self._result(items, answers)
+
+    def _report(self) -> Result:
+        """Return the result where another run detached interfaces before their guests had them."""
+        items, late = self.items(), self.result("late")
+        answers = dict(late["answers"])
+        cleared = self.answers("clear", {key: items[key] for key in late["port_ids"]})
+        for key, answer in cleared.items():
+            error = interface_outcomes.detached_meanwhile(items[key], error_of(answer))
+            answers[key] = {"changed": False, "error": error.as_dict()}
+        return self._result(items, answers)
+
+    @staticmethod
+    def _settle_attached(
+        tx: Transaction, items: t.Mapping[str, Item], answers: t.Mapping[str, Answer]
+    ) -> tuple[dict[str, Answer], set[str]]:
+        """Return the answers, and the ports that another run detached before their guests had them."""
+        answered = [key for key, answer in answers.items() if not is_silence(answer)]
+        late = interfaces.find_detached(tx, answered)
+        lost = {key: interface_outcomes.detached_meanwhile(items[key], None).as_dict() for key in late}
+        return {**answers, **{key: {"changed": False, "error": error} for key, error in lost.items()}}, late
+
+    @staticmethod
+    def _settle_detached(
+        tx: Transaction, items: t.Mapping[str, Item], answers: t.Mapping[str, Answer]
+    ) -> tuple[dict[str, Answer], set[str]]:
+        """Free the addresses of interfaces that guests have no more, and keep interfaces that guests do not release. Returns the answers."""
+        failed = {key: error for key, answer in answers.items() if (error := error_of(answer)) is not None}
+        stubborn = interface_outcomes.refused_by_guests(failed)
+        if stubborn:
+            interfaces.keep_attached(tx, stubborn)
+        settled = dict(answers)
+        for host in sorted({str(item["host"]) for item in items.values()}):
+            gone = [key for key, item in items.items() if item["host"] == host and key not in failed]
+            removed_ids = interfaces.free_addresses(tx, sorted(gone), host)
+            failed.update({key: interface_outcomes.left_host(items[key], host) for key in set(gone) - removed_ids})
+        for key, error in failed.items():
+            if key not in stubborn and not is_silence(answers[key]):
+                error.remedy = interface_outcomes.AGAIN
+            settled[key] = {**answers[key], "changed": False, "error": error.as_dict()}
+        return settled, set()
+
+    def _result(self, items: t.Mapping[str, Item], answers: t.Mapping[str, Answer]) -> Result:
+        incomplete = errors.AttachInterfaceFailed if self.attaches else errors.DetachInterfaceFailed
+        refused = list(self.result(self.begins).get("refused") or [])
+        results = interface_outcomes.results_of(items.values(), answers)
+        if results.items and self.options["print_table"]:
+            tables.show(self.action._display, self._lines(results))
+        error = incomplete(refused + results.failed_items, len(items) + len(refused))
         return outcome(error, changed=bool(results.done), interfaces=results.good)
 
     def _lines(self, results: interface_outcomes.Results) -> list[str]:
@@ -308,7 +369,13 @@ def _refused(refused: Refused[t.Any]) -> dict[str, t.Any]:
     return errors.failed_item("%s (%s)" % (entry.path, guest.display_name), entry.instance, refused.error.as_dict())
 
 
-def _builds(tx: Transaction, uuids: t.Sequence[str], host: str) -> list[Build]:
-    """Read the instances that are on ``host``, of these."""
-    rows = [r for r in instances.select_live(tx, uuids=uuids) if instances.is_placed(r) and r.host == host]
-    return builds.load(tx, rows, ports.ports_of(tx, [r.uuid for r in rows]))
+def _guests(tx: Transaction, begun: interfaces.Begun) -> Guests | None:
+    """Read the instances that get interfaces for the tasks of their hosts; None: none does."""
+    uuids = sorted({interface.row.uuid for interface in begun.interfaces})
+    return _load(tx, uuids) if uuids else None
+
+
+def _load(tx: Transaction, uuids: t.Sequence[str]) -> Guests:
+    rows = [r for r in instances.select_live(tx, uuids=uuids) if instances.is_placed(r)]
+    loaded = builds.load(tx, rows, ports.ports_of(tx, [r.uuid for r in rows]))
+    return Guests(loaded, attached_volumes.load(tx, uuids))

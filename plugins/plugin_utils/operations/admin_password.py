@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 
 from ...module_utils.core import errors
@@ -15,7 +14,6 @@ from ...module_utils.core.guest.values import is_windows
 from ...module_utils.core.instances.operation_outcomes import Answers
 from ...module_utils.core.request.guest_data import GuestSecrets
 from ...module_utils.flows.instances import operation
-from ...module_utils.ledger.compute import instances
 from ...module_utils.ledger.compute.instances import Instance
 from ...module_utils.ledger.db.transaction import Transaction
 from ..builds import build_parts, passwords
@@ -53,16 +51,11 @@ class SetAdminPassword(Work):
             ]
         )
 
+    def item_of(self, row: Instance) -> dict[str, t.Any]:
+        return {"user": _user(row)}
+
     def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
-        uuids = uuids_of(items)
-        with contextlib.closing(self.action.open_ledger()) as ledger:
-            rows = ledger.inspect(lambda tx: instances.select_live(tx, uuids=uuids))
-        problems: build_parts.Problems = {
-            uuid: errors.InstanceNotFound(instance_id=uuid) for uuid in set(uuids) - {r.uuid for r in rows}
-        }
-        if not rows:
-            return {}, problems
-        domains = [{"uuid": r.uuid, "user": _user(r), "password": self.password(r.uuid)} for r in rows]
+        domains = [{"uuid": i["uuid"], "user": i["user"], "password": self.password(i["uuid"])} for i in items]
         result = self.action.run_module(
             "domain_password",
             {
@@ -71,8 +64,7 @@ class SetAdminPassword(Work):
                 "workers": host_settings.workers(self.action, len(domains)),
             },
         )
-        problems.update(item_errors(result, [r.uuid for r in rows]))
-        return result["outcomes"], problems
+        return result["outcomes"], item_errors(result, uuids_of(items))
 
     def password(self, uuid: str) -> str:
         given = self.action.options["admin_password"]

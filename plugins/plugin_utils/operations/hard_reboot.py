@@ -9,10 +9,11 @@ source: Nova's _hard_reboot
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ...module_utils.core import errors
-from ...module_utils.core.instances.operation_outcomes import Answers
+from ...module_utils.core.instances.operation_outcomes import Answers, Item
 from ...module_utils.flows.boot import builds as of_ledger
 from ...module_utils.flows.boot.builds import Build
 from ...module_utils.ledger.compute import instances
@@ -24,6 +25,8 @@ from ..run.ledger_action import LedgerAction
 from ..run.results import item_errors
 from ..volumes import attached_volumes
 from ..volumes.attached_volumes import Attached
+from . import guest_handover
+from .guest_handover import Guests
 from .work import Items, Work, uuids_of
 
 
@@ -31,39 +34,86 @@ class HardReboot(Work):
     """Restarts guests by domains that are written again from the ledger."""
 
     starts_any = True
+    needs_guests = True
 
     def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
-        return reboot(self.action, uuids_of(items), fresh=fresh)
+        given = None if fresh else guest_handover.find(self.action, uuids_of(items))
+        return reboot(self.action, uuids_of(items), fresh=fresh, given=given)
+
+    def write_results(
+        self, tx: Transaction, items: t.Mapping[str, Item], answers: Answers, failed: build_parts.Problems
+    ) -> build_parts.Problems:
+        """Write the names that domains got where another one has theirs."""
+        names = {u: str(a["name"]) for u, a in answers.items() if a.get("name") and u not in failed}
+        instances.rename_domains(tx, {u: name for u, name in names.items() if name != items[u]["domain"]})
+        return {}
 
 
 def reboot(
-    action: LedgerAction, uuids: t.Sequence[str], off: t.Collection[str] = (), fresh: t.Collection[str] = ()
+    action: LedgerAction,
+    uuids: t.Sequence[str],
+    off: t.Collection[str] = (),
+    fresh: t.Collection[str] = (),
+    given: Guests | None = None,
 ) -> tuple[Answers, build_parts.Problems]:
     """Reboot these. A guest loses its power only when its networks and volumes are there and libvirt has taken its definition.
 
-    :arg off: guests that are only defined, and not started. :arg fresh: attachments that this run has connected with new credentials
-    Returns the outcomes of the module domain, and why instances failed.
+        :arg off: guests that are only defined, and not started. :arg fresh: attachments that this run has connected with new credentials
+    :arg given: the guests as the controller's task read them, which also writes the names that their domains get
+        Returns the outcomes of the module domain, and why instances failed.
     """
-    ledger = action.open_ledger()
-    try:
+    if given is not None:
+        return _reboot(action, given, {}, off, fresh)
+    with contextlib.closing(action.open_ledger()) as ledger:
         builds, volumes, problems = ledger.inspect(guests, uuids)
-        if not action.check_mode:
-            problems.update(connect(action, [a for u, group in volumes.items() if u not in problems for a in group]))
-            problems.update(pool_disks.open_disks(action, [b.uuid for b in builds if b.uuid not in problems]))
-        domains = _domains(action, builds, volumes, off, problems, fresh)
-        if not domains:
-            return {}, problems
-        builds = [b for b in builds if b.uuid not in problems]
-        parts = _on_host(action, builds, domains, problems)
-        outcomes = parts["domains"]["outcomes"]
-        problems.update(item_errors(parts["domains"], [b.uuid for b in builds if b.uuid not in problems]))
+        outcomes, problems = _reboot(action, Guests(builds, volumes), problems, off, fresh)
         names = {b.uuid: (outcomes.get(b.uuid) or {}).get("name") or b.row.domain_name for b in builds}
         renamed = {b.uuid: names[b.uuid] for b in builds if names[b.uuid] != b.row.domain_name}
         if renamed and not action.check_mode:
             ledger.transact(instances.rename_domains, renamed)
         return outcomes, problems
-    finally:
-        ledger.close()
+
+
+def _reboot(
+    action: LedgerAction,
+    reread: Guests,
+    problems: build_parts.Problems,
+    off: t.Collection[str],
+    fresh: t.Collection[str],
+) -> tuple[Answers, build_parts.Problems]:
+    builds, volumes = reread
+    if not action.check_mode:
+        problems.update(connect(action, [a for u, group in volumes.items() if u not in problems for a in group]))
+        problems.update(pool_disks.open_disks(action, [b.uuid for b in builds if b.uuid not in problems]))
+    domains = _domains(action, builds, volumes, off, problems, fresh)
+    if not domains:
+        return {}, problems
+    builds = [b for b in builds if b.uuid not in problems]
+    parts = _on_host(action, builds, domains, problems)
+    problems.update(item_errors(parts["domains"], [b.uuid for b in builds if b.uuid not in problems]))
+    return parts["domains"]["outcomes"], problems
+
+
+def guests_on_host(
+    action: LedgerAction, uuids: t.Sequence[str], fresh: t.Collection[str] = ()
+) -> tuple[list[Build], dict[str, list[Attached]], build_parts.Problems]:
+    """Return what guests() does, of guests of the current host: as the controller's task handed it over, else from the ledger.
+
+    :arg fresh: attachments that changed since
+    """
+    given = None if fresh else guest_handover.find(action, uuids)
+    if given is not None:
+        return given.builds, given.volumes, {}
+    with contextlib.closing(action.open_ledger()) as ledger:
+        return ledger.inspect(guests, uuids)
+
+
+def guests_to_give(tx: Transaction, uuids: t.Sequence[str]) -> Guests:
+    """Read the guests for their hosts' tasks, without the guests that are left alone: their hosts ask what became of these."""
+    builds, volumes, problems = guests(tx, uuids)
+    return Guests(
+        [b for b in builds if b.uuid not in problems], {u: g for u, g in volumes.items() if u not in problems}
+    )
 
 
 def guests(

@@ -35,6 +35,8 @@ from ..run.stage_results import CONTROLLER
 from ..run.stages import Failed, Result, Stages
 from ..settings import host_reports, variable_names
 from ..startup import opening
+from . import guest_handover
+from .guest_handover import Guests
 from .work import Items, Work, uuids_of
 from .works import HARD_REBOOT, work_of
 
@@ -49,6 +51,7 @@ class _Begun(t.NamedTuple):
     with_volumes: set[str]
     lacking: t.Sequence[str] = ()  # instances to be defined again, for volumes that have no connection
     storage_hosts: t.Sequence[str] = ()  # which export these volumes
+    given: Guests | None = None  # for the tasks of hosts
 
 
 class InstanceOperation(Stages):
@@ -56,13 +59,18 @@ class InstanceOperation(Stages):
 
     answered_by = {"work": "host"}  # the host of a store answers for several hosts
     rehearses_on_hosts = True
+    returns = ("finish", "report")
+    #: Whether stages behind the last one end what hosts made for instances that were deleted meanwhile.
+    clears = True
 
     def __init__(self, action: LedgerAction, operation: Operation):
-        super().__init__(action, "instance_operation")
+        super().__init__(action, guest_handover.OPERATION)
         self.operation = operation
         self.called, self.event = operation.called, operation.name
         self.keeps_lease = not action.check_mode
         self.starts = {self.begins: "compute"} if self.work.starts_any else {}
+        self._lost_by_host: dict[str, list[str]] = {}
+        self._touched: set[str] = set()  # instances for which the current host may have made something
 
     @functools.cached_property
     def work(self) -> Work:
@@ -71,10 +79,16 @@ class InstanceOperation(Stages):
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
         earlier = self.results.read("begin", CONTROLLER) or {}  # of a begin that named the hosts to ask
         begin = functools.partial(self._begin, earlier.get("run_limit"))
-        return {"begin": begin, "settle": self._settle_snapshots, "finish": self._finish}
+        return {
+            "begin": begin,
+            "settle": self._settle_snapshots,
+            "finish": self._finish_or_clear,
+            "report": self._report,
+        }
 
     def on_hosts(self) -> t.Mapping[str, t.Callable[[str], Result]]:
-        return {"freeze": self._freeze, "release": self._release, "work": self._work, "store": self._store}
+        stages = {"freeze": self._freeze, "release": self._release, "work": self._work, "store": self._store}
+        return {**stages, "clear": self._clear}
 
     # --- begin: on the controller, for all hosts --------------------------------------------------------------------
 
@@ -91,6 +105,7 @@ class InstanceOperation(Stages):
         limit = opened.get("run_limit") if opened else limit
         clean_first = set(opened["ask"]) if opened and ask else set()
         upgraded = opened["diff"] if opened and opened["changed"] else None
+        begun_at = action.context().now
 
         def begin(tx: Transaction) -> _Begun | set[str]:
             if clean_first:
@@ -105,7 +120,7 @@ class InstanceOperation(Stages):
                 refuse_left_out({*(str(r.host) for r in begun.rows), *others}, limit)
             self._refuse_shared_disks(begun.rows)
             self.work.check(tx, begun)
-            return self._with_volumes(tx, begun, limit)
+            return self._with_guests(tx, self._with_volumes(tx, begun, limit))
 
         done = action.write(begin)
         if isinstance(done, set):
@@ -118,6 +133,8 @@ class InstanceOperation(Stages):
             }
         states = self._diff(done.begun.rows)
         items = self._items(done)
+        if done.given is not None:
+            guest_handover.give(action, {i["uuid"]: i["host"] for i in items}, done.given, begun_at)
         images = {} if action.check_mode else self.work.begin_images(done.begun.rows)
         return {
             "changed": upgraded is not None or bool(done.begun.rows),
@@ -127,7 +144,8 @@ class InstanceOperation(Stages):
             "compute": sorted({i["host"] for i in items}),
             "freezing": [] if action.check_mode else sorted({i["host"] for i in items if self.work.is_frozen(i)}),
             "uuids": [i["uuid"] for i in items],
-            "begun_at": action.context().now,
+            "begun_at": begun_at,
+            "clears": self.clears,
             "storage": sorted({*done.storage_hosts, *([] if action.check_mode else self.work.storage_hosts())}),
             "release": []
             if action.check_mode
@@ -186,6 +204,20 @@ class InstanceOperation(Stages):
                 exporting = reachable(self.action, moving.storage_hosts(tx))
                 return done._replace(lacking=sorted({*lacking, *unconnected}), storage_hosts=exporting)
         return done._replace(lacking=sorted(lacking))
+
+    def _with_guests(self, tx: Transaction, done: _Begun) -> _Begun:
+        """Read what the tasks of hosts need of guests."""
+        uuids = [r.uuid for r in done.begun.rows if r.uuid not in done.lacking]
+        if self.work.needs_guests and uuids:
+            from . import hard_reboot
+
+            return done._replace(given=hard_reboot.guests_to_give(tx, uuids))
+        with_volumes = sorted(done.with_volumes & set(uuids)) if self.work.connects_volumes else []
+        if with_volumes:
+            from ..volumes import attached_volumes
+
+            return done._replace(given=Guests([], attached_volumes.load(tx, with_volumes)))
+        return done
 
     def _connector(self, host: str, facts: t.Mapping[str, t.Any]) -> Connector:
         """Return the connector of ``host`` for volumes that a fault left without a connection: rare, so its settings are read only now."""
@@ -268,7 +300,8 @@ class InstanceOperation(Stages):
             return self._on_host([i for i in items if i["uuid"] not in lost_instances]), lost_instances
 
         answers = self.work.judged(items, self.guarded(uuids_of(items), work))
-        return {"changed": any(answer.get("changed") for answer in answers.values()), "outcomes": answers}
+        changed = any(answer.get("changed") for answer in answers.values())
+        return {"changed": changed, "outcomes": answers, "touched": sorted(self._touched)}
 
     def _store(self, host: str) -> Result:
         """Have the host of a store receive what other hosts give it."""
@@ -355,8 +388,12 @@ class InstanceOperation(Stages):
         """Log a restarted host in to its guests' volumes. Returns uuid -> why that failed."""
         from ..volumes import attached_volumes
 
-        with contextlib.closing(self.action.open_ledger()) as ledger:
-            volumes = ledger.inspect(attached_volumes.load, uuids)
+        given = guest_handover.find(self.action, uuids)
+        if given is not None:
+            volumes = given.volumes
+        else:
+            with contextlib.closing(self.action.open_ledger()) as ledger:
+                volumes = ledger.inspect(attached_volumes.load, uuids)
         volume_attachments = [a for group in volumes.values() for a in group]
         problems = attached_volumes.reconnect(self.action, volume_attachments)
         return {a.row.instance_uuid: problems[a.id] for a in volume_attachments if a.id in problems}
@@ -373,8 +410,16 @@ class InstanceOperation(Stages):
             self._clear_lost(uuids_of(items))
         return answers
 
+    @property
+    def _clears_later(self) -> bool:
+        """Whether the controller looks for instances that were deleted meanwhile, for all hosts, before the playbook ends."""
+        return bool(self.result(self.begins).get("clears"))
+
     def _clear_lost(self, started: t.Sequence[str]) -> None:
         """End the guests of instances that were deleted meanwhile: their host may have started them after their deletion took their power."""
+        if self._clears_later:
+            self._touched.update(started)
+            return
         lost_instances = self.find_lost(started)
         if lost_instances:
             from . import cleaning
@@ -388,7 +433,10 @@ class InstanceOperation(Stages):
 
         :arg deaf: guests that did not restart when they were asked
         """
-        lost_instances = self.find_lost(uuids_of(items))  # a guest may have been waited for, or deleted
+        # A guest may have been waited for, or deleted. What was read at the beginning is trusted for a while.
+        was_read_lately = guest_handover.is_fresh(self.action, float(self.result(self.begins).get("begun_at") or 0.0))
+        trusted = self._clears_later and was_read_lately and not self.work.sets_power
+        lost_instances = {} if trusted else self.find_lost(uuids_of(items))
         answers = self._failed(lost_instances)
         items = [i for i in items if i["uuid"] not in lost_instances]
         if not items:
@@ -402,7 +450,9 @@ class InstanceOperation(Stages):
             problems = dict.fromkeys(uuids_of(items), self.action.unexpected(e))
         done = operation_outcomes.with_errors(done, self._failed(problems))
         answers.update(operation_outcomes.with_reset_guests(done, deaf))
-        if not self.action.check_mode:
+        if self._clears_later:
+            self._touched.update(uuids_of(items))
+        elif not self.action.check_mode:
             from . import cleaning
 
             cleaning.clear_lost(self.action, uuids_of(items))
@@ -429,6 +479,30 @@ class InstanceOperation(Stages):
         return (self.result("settle").get("outcomes") or {}) if settles else {}
 
     # --- finish: on the controller, for all hosts -----------------------------------------------------------------------
+
+    def _finish_or_clear(self) -> Result:
+        """Finish. Where instances were deleted meanwhile, their hosts clear what they made for them before the result is returned, see _report()."""
+        self._lost_by_host = {}
+        result = self._finish()
+        if not self._lost_by_host:
+            return result
+        self.results.leave("lost", CONTROLLER, {"result": result, "hosts": self._lost_by_host})
+        return {"changed": bool(result["changed"]), "clearing": sorted(self._lost_by_host)}
+
+    def _report(self) -> Result:
+        return dict(self.result("lost")["result"])
+
+    def _clear(self, host: str) -> Result:
+        """End what the host made for instances that were deleted meanwhile. The ledger is asked now what that is: they may be another run's."""
+        from . import cleaning
+
+        uuids = list(self.result("lost")["hosts"].get(host) or ())
+
+        def work() -> tuple[Answers, Failed]:
+            cleaning.clear_lost(self.action, uuids)
+            return {}, {}
+
+        return {"changed": True, "outcomes": self.guarded(uuids, work)}
 
     def answers_of_work(self, items: t.Mapping[str, Item]) -> dict[str, Item]:
         """Return what hosts answered of these instances: their own, and the hosts of stores."""
@@ -484,7 +558,24 @@ class InstanceOperation(Stages):
 
             moving.release_moved(tx, lacking)
         ended = flow.finish(tx, self.operation, outcomes)
+        if self.clears:
+            self._lost_by_host = self._find_lost_work(tx, items, ended)
         return {**ended, **self.work.write_results(tx, items, answers, ended)}
+
+    def _find_lost_work(self, tx: Transaction, items: t.Mapping[str, Item], failed: Failed) -> dict[str, list[str]]:
+        """Find the instances for which hosts made something although another run had deleted them by then. Returns host -> their UUIDs."""
+        lost: dict[str, list[str]] = {}
+        for host in sorted({str(items[uuid]["host"]) for uuid in failed}):
+            touched = set(self.result("work", host).get("touched") or ()) & set(failed)
+            if not touched:
+                continue
+            from ...module_utils.flows.instances import cleanup
+
+            work = cleanup.lost_on(tx, host, touched)
+            uuids = sorted({*work.domains_to_remove, *work.off})
+            if uuids:
+                lost[host] = uuids
+        return lost
 
     def _leave_passwords(self, items: Items) -> list[str]:
         """Leave the passwords of instances in the folder that a person named. Returns the lines that say so."""

@@ -10,7 +10,6 @@ there for a while, and no claim counts them. source: Nova's libvirt driver (resc
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import typing as t
@@ -27,7 +26,7 @@ from ...module_utils.core.instances import states
 from ...module_utils.core.instances.operation_outcomes import Answers
 from ...module_utils.core.model import Image
 from ...module_utils.core.request.catalogue import parse_images
-from ...module_utils.core.request.catalogue_images import image_data
+from ...module_utils.core.request.catalogue_images import find_image, image_data
 from ...module_utils.core.request.guest_data import GuestSecrets
 from ...module_utils.core.settings.request import CATALOGUE
 from ...module_utils.flows.boot import builds as of_ledger
@@ -56,6 +55,7 @@ class Rescue(Work):
     """Has guests boot a rescue image."""
 
     starts_any = True
+    needs_guests = True
     image_variable = "bootflow_rescue_image_ref"
     password_suffix = ".rescue"
 
@@ -67,8 +67,11 @@ class Rescue(Work):
     def begin_images(self, rows: t.Sequence[instances.Instance]) -> dict[str, t.Any]:
         return rounds.begin_for(self.action, rows, self._chosen)
 
+    def item_of(self, row: instances.Instance) -> dict[str, t.Any]:
+        return {"rescue_image": image_data(self._chosen[row.uuid])} if row.uuid in self._chosen else {}
+
     def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
-        return rescue(self.action, uuids_of(items))
+        return rescue(self.action, items, fresh)
 
     def password(self, uuid: str) -> str:
         return password_of(self.action, uuid)
@@ -78,9 +81,10 @@ class Unrescue(Work):
     """Gives rescued guests their own definitions back."""
 
     starts_any = True
+    needs_guests = True
 
     def on_host(self, items: Items, fresh: t.Collection[str]) -> tuple[Answers, build_parts.Problems]:
-        return unrescue(self.action, uuids_of(items))
+        return unrescue(self.action, uuids_of(items), fresh)
 
 
 @dataclass(frozen=True)
@@ -140,14 +144,16 @@ def _secrets(action: LedgerAction) -> GuestSecrets | None:
 # --- rescue ---------------------------------------------------------------------------------------------------------------
 
 
-def rescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Answers, build_parts.Problems]:
+def rescue(action: LedgerAction, items: Items, fresh: t.Collection[str] = ()) -> tuple[Answers, build_parts.Problems]:
     """Rescue these. A guest is asked to shut down, and loses its power, only when the rescue's disks, the networks and the volumes are there;
     one whose rescue fails later gets its own definition back and runs if it ran.
 
+    :arg fresh: attachments that this run has connected with new credentials
     Returns the outcomes of the module domain, and why instances failed.
     """
-    builds, volumes, problems = _guests(action, uuids)
-    plans = _plans(action, builds, volumes, problems)
+    builds, volumes, problems = _guests(action, uuids_of(items), fresh)
+    images = {i["uuid"]: i["rescue_image"] for i in items}
+    plans = _plans(action, builds, images, volumes, problems)
     refused = boot_images.collect(action)
     problems.update({p.build.uuid: refused[p.image.id] for p in plans if p.image.id in refused})
     plans = [p for p in plans if p.build.uuid not in problems]
@@ -168,11 +174,10 @@ def rescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Answers, build
 
 
 def _guests(
-    action: LedgerAction, uuids: t.Sequence[str]
+    action: LedgerAction, uuids: t.Sequence[str], fresh: t.Collection[str]
 ) -> tuple[list[Build], dict[str, list[Attached]], build_parts.Problems]:
     """Return the guests with their volumes connected, the guests that are gone, and problems of missing volumes."""
-    with contextlib.closing(action.open_ledger()) as ledger:
-        builds, volumes, problems = ledger.inspect(hard_reboot.guests, uuids)
+    builds, volumes, problems = hard_reboot.guests_on_host(action, uuids, fresh)
     if not action.check_mode:
         usable = [a for u, group in volumes.items() if u not in problems for a in group]
         problems.update(hard_reboot.connect(action, usable))
@@ -183,16 +188,17 @@ def _guests(
 def _plans(
     action: LedgerAction,
     builds: t.Iterable[Build],
+    images: t.Mapping[str, t.Mapping[str, t.Any]],
     volumes: t.Mapping[str, t.Sequence[Attached]],
     problems: build_parts.Problems,
 ) -> list[_Rescue]:
-    images, asked = _images(action), action.options["rescue_image_ref"]
-    stored = ledger_images.images_of(action) if asked else None
+    """:arg images: uuid -> the image that the controller's task chose, as image_data() has it"""
+    catalogue = _images(action).values()
     plans = []
     for build in builds:
         if build.uuid not in problems:
             try:
-                image = flow.image_of(build.row, images, asked, stored)
+                image = find_image(catalogue, images[build.uuid])
                 plans.append(_plan(action, build, image, volumes.get(build.uuid, ())))
             except errors.BootflowError as e:
                 problems[build.uuid] = e
@@ -342,9 +348,11 @@ def _undo(action: LedgerAction, plans: t.Sequence[_Rescue], saved: Answers, prob
 # --- unrescue -------------------------------------------------------------------------------------------------------------
 
 
-def unrescue(action: LedgerAction, uuids: t.Sequence[str]) -> tuple[Answers, build_parts.Problems]:
+def unrescue(
+    action: LedgerAction, uuids: t.Sequence[str], fresh: t.Collection[str] = ()
+) -> tuple[Answers, build_parts.Problems]:
     """Give these their own definitions back and start them. Returns the outcomes of the module domain_rescue, and why instances failed."""
-    builds, volumes, problems = _guests(action, uuids)
+    builds, volumes, problems = _guests(action, uuids, fresh)
     settings = host_settings.read_current_host(action)
     definitions: dict[str, tuple[dict[str, t.Any], bool]] = {}
     for build in builds:

@@ -44,6 +44,7 @@ class Shelving(InstanceOperation):
     """
 
     answered_by = {**InstanceOperation.answered_by, "offload": "host"}
+    clears = False
 
     def on_controller(self) -> t.Mapping[str, t.Callable[[], Result]]:
         return {**super().on_controller(), "shelved": self._end_shelve, "offloaded": self._end_offload}

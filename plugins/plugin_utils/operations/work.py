@@ -30,6 +30,7 @@ class Work:
     starts_guests = False  # by setting their power state
     starts_any = False  # its hosts may start guests, by whatever means
     connects_volumes = False  # the guests' volumes are connected to the host first
+    needs_guests = False  # on_host() needs the guests as builds, with their volumes: see given_guests()
     reads_disks = False  # it reads or exchanges local disks, as it cannot where they are in a pool of Ceph
     settles = False  # it has settle_snapshots(), where storage hosts work for it
     #: End of the names of its password files, behind the UUID; None: it sets no passwords.

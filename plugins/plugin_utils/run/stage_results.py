@@ -27,6 +27,7 @@ NEXT = (
     "compute",
     "storage",
     "cleaning",
+    "clearing",
     "freezing",
     "images",
     "lacking",

@@ -66,6 +66,13 @@ class Connection(ConnectionBase):  # type: ignore[misc]
     transport = "simulated"
     has_pipelining = True
 
+    def set_options(self, *arguments: t.Any, **named: t.Any) -> None:
+        super().set_options(*arguments, **named)
+        if self.get_option("folder"):
+            import opened_ledgers
+
+            opened_ledgers.note(self.get_option("host"), self.get_option("folder"))
+
     def _connect(self) -> Connection:
         self._connected = True
         return self

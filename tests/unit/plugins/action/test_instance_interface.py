@@ -70,7 +70,7 @@ class Host:
         return {"outcomes": outcomes}
 
     def attach(self) -> tuple[str, dict[str, t.Any]]:
-        """(the port, the result on the host)"""
+        """(the port, the result of the playbook)"""
         entry = WantedInterface("interfaces[0]", self.uuid, NetworkRequest(network=network(2).id))
         with self.world.ledger.write() as tx:
             mine = tx.for_run(self.world.context("a"))
@@ -80,10 +80,20 @@ class Host:
         hostvars: dict[str, dict[str, t.Any]] = {"localhost": {}, "h1": {}}
         groups = {"all": ["localhost", "h1"], "bootflow_compute": ["h1"]}
         variables = {"inventory_hostname": "h1", "groups": groups, "hostvars": hostvars}
-        options = {"operation": "attach_interface", "phase": "work", "interfaces": []}
+        options = {"operation": "attach_interface", "interfaces": []}
         ports = WorldPorts(self.world, "a", self.module)
         results_of(ports, "instance_interface").leave("begin", "localhost", {"interfaces": items})
-        return found.port.id, run_stage(action_of(instance_interface, ports, variables, **options))
+
+        def stage(phase: str, at: str = "localhost") -> dict[str, t.Any]:
+            given = {**variables, "inventory_hostname": at}
+            return run_stage(action_of(instance_interface, ports, given, phase=phase, **options))
+
+        stage("work", "h1")
+        done = stage("finish")
+        if done.get("clearing"):
+            stage("clear", "h1")
+            done = stage("report")
+        return found.port.id, done
 
     def detach(self) -> None:
         """Another run does all of it: the guest does not have the interface yet."""
@@ -158,22 +168,21 @@ def test_underlay_addresses_of_two_ip_versions_are_refused_before_an_address_is_
 def test_an_interface_that_another_run_detaches_before_the_guest_has_it(host: Host, silent: bool) -> None:
     """Its address is free by then, and another guest may get it. :arg silent: the host attaches it and does not say so"""
     host.meanwhile, host.dies = host.detach, silent
-    port, result = host.attach()
+    _port, result = host.attach()
     assert host.has == set() and host.world.addresses() == ["10.0.1.10"]
-    assert not result["changed"] and result["outcomes"][port]["error"]["code"] == "Conflict"
-    assert (
-        "another run detached the interface 10.0.2.10 of network net-2, instance web"
-        in result["outcomes"][port]["error"]["message"]
-    )
+    (failed,) = result["failed_items"]
+    assert not result["changed"] and failed["error"]["code"] == "Conflict"
+    assert "another run detached the interface 10.0.2.10 of network net-2, instance web" in failed["error"]["message"]
 
 
 def test_a_guest_that_keeps_such_an_interface(host: Host) -> None:
     host.meanwhile, host.keeps = host.detach, True
-    port, result = host.attach()
-    assert len(host.has) == 1 and "does not release it" in result["outcomes"][port]["error"]["message"]
-    assert "bootflow_reboot_type: HARD" in result["outcomes"][port]["error"]["remedy"]
+    _port, result = host.attach()
+    (failed,) = result["failed_items"]
+    assert len(host.has) == 1 and "does not release it" in failed["error"]["message"]
+    assert "bootflow_reboot_type: HARD" in failed["error"]["remedy"]
 
 
 def test_an_interface_that_nobody_detaches(host: Host) -> None:
     port, result = host.attach()
-    assert (result["outcomes"], len(host.has)) == ({port: {"changed": True, "error": None}}, 1)
+    assert ([i["port_id"] for i in result["interfaces"]], len(host.has)) == ([port], 1) and result["changed"]

@@ -72,7 +72,12 @@ class Fleet:
         begun = self.task("localhost", operation, "begin", **options)
         for host in begun["compute"]:
             self.task(host, operation, "work", **kind)
-        return self.task("localhost", operation, "finish", **kind)
+        done = self.task("localhost", operation, "finish", **kind)
+        if not done.get("clearing"):
+            return done
+        for host in done["clearing"]:
+            self.task(host, operation, "clear", **kind)
+        return self.task("localhost", operation, "report", **kind)
 
     def task(self, host: str, operation: str, phase: str, **options: t.Any) -> dict[str, t.Any]:
         ports = WorldPorts(self.world, self.run, lambda name, arguments: self.answer(host, name, arguments))

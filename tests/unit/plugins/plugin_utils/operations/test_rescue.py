@@ -17,6 +17,7 @@ from ansible_collections.bootflow.compute.plugins.action import instance_operati
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 from ansible_collections.bootflow.compute.plugins.module_utils.core.guest.drive_files import unpack_files
 from ansible_collections.bootflow.compute.plugins.module_utils.core.model import Image
+from ansible_collections.bootflow.compute.plugins.module_utils.core.request.catalogue_images import image_data
 from ansible_collections.bootflow.compute.plugins.module_utils.flows.instances.operation import Begun
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.compute import instances, nodes
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema import tables
@@ -87,6 +88,15 @@ class Host:
             outcome = {"changed": False, "error": self.fails[name + state].as_dict()}
         return {"outcomes": {i.get("uuid") or i["name"]: outcome for i in items}}
 
+    @property
+    def items(self) -> list[dict[str, t.Any]]:
+        """The item that the stage begin makes of the instance."""
+        with self.world.ledger.read() as tx:
+            (row,) = instances.select_live(tx, uuids=[self.uuid])
+        asked = self.action.options["rescue_image_ref"]
+        image = rescue.flow.image_of(row, rescue._images(self.action), asked)
+        return [{"uuid": self.uuid, "rescue_image": image_data(image)}]
+
     def names(self) -> list[str]:
         return [name for name, _arguments in self.calls]
 
@@ -94,7 +104,7 @@ class Host:
         return next(arguments for called, arguments in self.calls if called == name)
 
     def rescue(self) -> tuple[dict[str, t.Any], dict[str, str]]:
-        outcomes, problems = rescue.rescue(self.action, [self.uuid])
+        outcomes, problems = rescue.rescue(self.action, self.items)
         return outcomes, {u: e.code for u, e in problems.items()}
 
     def check(self) -> None:
@@ -287,7 +297,7 @@ def test_what_fails_is_undone(bworld: BootWorld, module: str) -> None:
     host = Host(bworld)
     host.there = True
     host.fails[module] = errors.FlavorDiskSmallerThanImage(flavor_size=1, image_size=2)
-    outcomes, problems = rescue.rescue(host.action, [host.uuid])
+    outcomes, problems = rescue.rescue(host.action, host.items)
     assert outcomes == {} and problems[host.uuid].code == "FlavorDiskSmallerThanImage"
     if module == "instance_disks":
         assert "bootflow_rescue_image_ref" in problems[host.uuid].remedy
@@ -304,7 +314,7 @@ def test_an_undo_that_fails_is_told(bworld: BootWorld) -> None:
         "domain": errors.LibvirtError(reason="one"),
         "domain_rescue:restored": errors.LibvirtError(reason="two"),
     }
-    _outcomes, problems = rescue.rescue(host.action, [host.uuid])
+    _outcomes, problems = rescue.rescue(host.action, host.items)
     assert "one" in problems[host.uuid].message and "two" in problems[host.uuid].remedy
     assert "HARD" in problems[host.uuid].remedy
 
@@ -353,7 +363,7 @@ def test_an_instance_on_a_volume_has_to_be_given_an_image(bworld: BootWorld) -> 
     with pytest.raises(errors.InstanceNotRescuable, match="the instance has no image") as raised:
         host.check()
     assert raised.value.status == 400 and "bootflow_rescue_image_ref" in raised.value.remedy
-    assert host.rescue() == ({}, {host.uuid: "InstanceNotRescuable"}) and host.names() == ["iscsi_initiator"]
+    assert host.names() == []
 
 
 def test_a_password_that_nobody_would_tell_the_guest(bworld: BootWorld) -> None:
