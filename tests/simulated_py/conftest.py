@@ -31,5 +31,6 @@ def site(tmp_path: Path, home: Path) -> t.Iterator[Site]:
     made = Site(tmp_path, home)
     yield made
     assert made.problems() == ""
+    assert made.unexpected_ledgers() == []
     if made.ledger_path.exists():
         made.check_ledger()

@@ -20,6 +20,7 @@ from flow import PLAYBOOK, ROOT, Flow
 from simulated_host import FAILS, ITEMS_FAIL, NONSENSE, PROBLEMS, SLOW, UNREACHABLE, SimulatedHost
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
+from ansible_collections.bootflow.compute.tests.unit.worlds import ledger_exceptions
 
 HOSTS = ("kvm1", "kvm2", "kvm3")
 FLAVORS = [
@@ -241,6 +242,11 @@ class Site(Flow):
     def opened_ledgers(self) -> list[tuple[str, list[str]]]:
         """Return the ledgers that tasks of hosts opened, see opened_ledgers.read()."""
         return opened_ledgers.read(self.simulated)
+
+    def unexpected_ledgers(self) -> list[str]:
+        """Return the functions that opened a ledger in tasks of hosts without being exceptions."""
+        opened = [functions for _host, functions in self.opened_ledgers()]
+        return sorted({functions[0] for functions in opened if not any(map(ledger_exceptions.reason, functions))})
 
     def problems(self) -> str:
         """What the models were asked and do not know."""

@@ -37,6 +37,7 @@ class GuestDataTable(KeptGuestData):
     """See the module."""
 
     place = "the ledger"
+    is_in_ledger = True
 
     def __init__(self, open_ledger: t.Callable[[], Ledger], ledger_id: str, passphrases: t.Sequence[str]):
         """:arg passphrases: the first one encrypts, each of them decrypts. Without any, texts are in the ledger as they are."""

@@ -28,6 +28,7 @@ class KeptGuestData:
     """Nothing is kept, and nothing is there. Subclasses have a place."""
 
     place: str | None = None  # in words, for people
+    is_in_ledger = False
 
     def keep(self, guest_secrets: t.Iterable[GuestSecrets]) -> None:
         """Keep user data and injected files of ``guest_secrets``. :raises BootflowError: that failed."""

@@ -316,10 +316,15 @@ def source_of(row: Attachment) -> str:
 
 def sources_on(tx: Transaction, host: str, uuids: t.Collection[str] | None = None) -> dict[str, dict[str, str]]:
     """uuid -> id of the volume -> source_of() it on ``host``, of volumes that it is connected to. :arg uuids: of instances; by default all"""
-    sources: dict[str, dict[str, str]] = {}
     if uuids is not None and not uuids:
-        return sources
-    for row in attachments.select(tx, instance_uuids=uuids, attached_host=host, connected=True):
+        return {}
+    return sources_of_rows(attachments.select(tx, instance_uuids=uuids, attached_host=host, connected=True))
+
+
+def sources_of_rows(rows: t.Iterable[Attachment]) -> dict[str, dict[str, str]]:
+    """Return what sources_on() does, of these attachments to one host."""
+    sources: dict[str, dict[str, str]] = {}
+    for row in rows:
         if row.connection == DONE and source_of(row):
             sources.setdefault(row.instance_uuid, {})[row.volume_id] = source_of(row)
     return sources

@@ -28,6 +28,9 @@ class InPlace(BuildWork):
     """The guests of one host, each as a build."""
 
     operation = ""  # its name in flows.instances.operations
+    volumes: t.Mapping[str, t.Sequence[Attached]] | None = (
+        None  # of its guests, where they are known; None: the ledger is asked
+    )
 
     def connect(
         self, builds: list[Build], attachments_by_uuid: t.Mapping[str, t.Sequence[Attached]]
@@ -67,7 +70,11 @@ class InPlace(BuildWork):
     def sources(self, builds: t.Sequence[Build]) -> dict[str, t.Mapping[str, str]]:
         """Return the places of the volumes of these builds on the current host, see attached_volumes.sources_on(), by the uuids of instances."""
         host, uuids = self.action.task_vars["inventory_hostname"], [b.uuid for b in builds]
-        sources = self.action.open_ledger().inspect(attached_volumes.sources_on, host, uuids)
+        if self.volumes is not None:
+            known = [a.row for u in uuids for a in self.volumes.get(u, ())]
+            sources = attached_volumes.sources_of_rows(r for r in known if r.attached_host == host)
+        else:
+            sources = self.action.open_ledger().inspect(attached_volumes.sources_on, host, uuids)
         return {uuid: sources.get(uuid, {}) for uuid in uuids}
 
     def drop_lost_instances(self) -> None:
@@ -127,7 +134,11 @@ class InPlace(BuildWork):
         builds = [b for b in self.good(self.builds.values()) if domain_builder.has_volumes(b)]
         if not builds:
             return
-        loaded = self.action.open_ledger().inspect(attached_volumes.load, [b.uuid for b in builds])
+        uuids = [b.uuid for b in builds]
+        loaded = self.volumes
+        if loaded is None:
+            loaded = self.action.open_ledger().inspect(attached_volumes.load, uuids)
+        loaded = {u: loaded[u] for u in uuids if u in loaded}
         attachments = {u: [a for a in group if a.volume_id not in without] for u, group in loaded.items()}
         problems = self.connect(builds, attachments)
         for uuid, group in attachments.items():

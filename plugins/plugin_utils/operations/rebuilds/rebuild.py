@@ -30,7 +30,7 @@ from ....module_utils.ledger.compute import instances
 from ....module_utils.ledger.compute.instances import Instance
 from ....module_utils.ledger.db.transaction import Transaction
 from ...builds import build_parts, domain_builder
-from ...guest_data import guest_data_place
+from ...guest_data import guest_data_handover, guest_data_place
 from ...relay import rounds
 from ...run import host_settings, tables
 from ...run.ledger_action import LedgerAction, read_settings
@@ -54,6 +54,7 @@ class Rebuild(Work):
     """Makes guests again on their hosts, from an image."""
 
     starts_any = True
+    needs_guests = True
     image_variable = "bootflow_rebuild_image"
 
     def __init__(self, action: LedgerAction):
@@ -64,6 +65,7 @@ class Rebuild(Work):
         # uuid -> the names of the images that it was made from and is rebuilt from
         self._images: dict[str, tuple[str | None, str | None]] = {}
         self._to_use: dict[str, Image] = {}  # by the uuids of instances
+        self._kept_by_host: dict[str, dict[str, GuestSecrets]] = {}  # host -> uuid -> what the ledger keeps
 
     def prepare(self) -> None:
         options = self.action.options
@@ -105,7 +107,20 @@ class Rebuild(Work):
         own, new = self._images[row.uuid]
         return ", image %s" % own, ", image %s" % new
 
+    def check(self, tx: Transaction, begun: Begun) -> None:
+        """Read the user data that hosts need, where the ledger keeps it. :raises GuestDataLocked: no key of this run opens a text"""
+        guest_data = guest_data_place.of_action(self.action)
+        self._kept_by_host = {}
+        for row in begun.rows if guest_data.is_in_ledger else ():
+            if row.config_drive and self._wanted.secrets_of(row.project, row.display_name) is None:
+                secrets = guest_data.read_secrets(row.digest, tx)
+                if secrets is not None:
+                    self._kept_by_host.setdefault(str(row.host), {})[row.uuid] = secrets
+
     def begin_images(self, rows: t.Sequence[Instance]) -> dict[str, t.Any]:
+        requested = [self._wanted.secrets_of(r.project, r.display_name) for r in rows]
+        guest_data_place.of_action(self.action).keep_or_warn(self.action, [s for s in requested if s is not None])
+        guest_data_handover.give(self.action, self._kept_by_host)
         return rounds.begin_for(self.action, rows, self._to_use)
 
     def release(self, items: Items) -> tuple[Answers, build_parts.Problems]:
@@ -202,19 +217,29 @@ class Rebuilding(InPlace):
     operation = "rebuild"
 
     def __init__(
-        self, action: LedgerAction, builds: t.Sequence[Build], new_logins: t.Mapping[str, t.Sequence[str]] | None = None
+        self,
+        action: LedgerAction,
+        builds: t.Sequence[Build],
+        new_logins: t.Mapping[str, t.Sequence[str]] | None = None,
+        keeps: bool = True,
     ):
-        """:arg new_logins: uuid -> the targets that this run has connected with new credentials"""
+        """:arg new_logins: uuid -> the targets that this run has connected with new credentials
+
+        :arg keeps: user data of the request is kept now; False: the controller's task did so
+        """
         values = read_settings(_VARIABLES, {}, action.variable)
         guest_data = guest_data_place.of_action(action)
         request = SecretsOfRequest(values["instances"], values["project"])
-        digests = {(b.row.project, b.row.display_name): b.row.digest for b in builds}
+        rows = {(b.row.project, b.row.display_name): b.row for b in builds}
 
         def secrets_of(project: str, name: str) -> GuestSecrets | None:
-            return request.guest_secrets(project, name) or guest_data.read_secrets(digests[project, name])
+            row = rows[project, name]
+            given = request.guest_secrets(project, name) or guest_data_handover.find(action, row.uuid)
+            return given or guest_data.read_secrets(row.digest)
 
         super().__init__(action, builds, values["images"], secrets_of)
-        guest_data.keep_or_warn(action, [s for key in digests if (s := request.guest_secrets(*key)) is not None])
+        if keeps:
+            guest_data.keep_or_warn(action, [s for key in rows if (s := request.guest_secrets(*key)) is not None])
         self.stay_off = {b.uuid for b in builds if b.row.vm_state == states.STOPPED}
         self.new_logins = new_logins or {}
         self.machine_types: dict[str, str | None] = {}  # that the instances of self.forget_machine_types() had
@@ -274,7 +299,7 @@ def release(action: LedgerAction, items: Items) -> tuple[Answers, build_parts.Pr
     """
     builds, _volumes, problems = action.open_ledger().inspect(hard_reboot.guests, uuids_of(items))
     builds = [b for b in builds if b.uuid not in problems]
-    work = Rebuilding(action, builds)
+    work = Rebuilding(action, builds, keeps=False)
     with work.guarded(builds):
         work.have_volumes({str(i["reimage"]["volume_id"]) for i in items})
     work.drop_lost_instances()
@@ -297,14 +322,15 @@ def rebuild(
     :arg fresh: attachments that this run has connected with new credentials
     Returns for each what its instance is now (vm_state; without it, nothing was touched), and why instances failed.
     """
-    builds, volumes, missing_instances = action.open_ledger().inspect(hard_reboot.guests, uuids)
+    builds, volumes, missing_instances = hard_reboot.guests_on_host(action, uuids, fresh)
     builds = [b for b in builds if b.uuid not in missing_instances]
     if action.check_mode:
         return {
             b.uuid: {"changed": True, "vm_state": _result_of(b), "power_state": 0} for b in builds
         }, missing_instances
     new_logins = {u: [str(a.row.iqn) for a in group if a.id in fresh and a.row.iqn] for u, group in volumes.items()}
-    work = Rebuilding(action, builds, new_logins)
+    work = Rebuilding(action, builds, new_logins, keeps=False)
+    work.volumes = volumes
     with work.guarded(builds):
         work.have_images()
         work.have_volumes()

@@ -162,7 +162,7 @@ def test_the_host_is_told_which_volumes_the_guest_has(fleet: Rebuilding, monkeyp
     """It does not shut down a guest that has the overlay of a snapshot, or a copy, in place of one."""
     uuid = row_of(fleet.world, "web-1").uuid
     volumes = {uuid: {"6a2c1f0e-3c5e-4d7b-8d3f-9f1c2b3a4d01": "/dev/disk/by-path/x"}}
-    monkeypatch.setattr(attached_volumes, "sources_on", lambda _tx, host, uuids: volumes if uuids == [uuid] else {})
+    monkeypatch.setattr(attached_volumes, "sources_of_rows", lambda _rows: volumes)
     fleet.play("rebuild", names=["web-1"])
     assert [d["volumes"] for _host, state, d in fleet.asked if state == "shutdown"] == [volumes[uuid]]
 
