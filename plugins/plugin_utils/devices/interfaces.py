@@ -264,7 +264,8 @@ class InterfaceOperation(Stages):
         total = len(items) + len(refused)
         if self.action.check_mode:
             return outcome(incomplete(refused, total), changed=False, skipped=True)
-        answers, late = self.answers("work"), set()
+        answers = self.answers("work")
+        late: set[str] = set()
         if answers:
             settle = self._settle_attached if self.attaches else self._settle_detached
 

@@ -41,7 +41,11 @@ class HardReboot(Work):
         return reboot(self.action, uuids_of(items), fresh=fresh, given=given)
 
     def write_results(
-        self, tx: Transaction, items: t.Mapping[str, Item], answers: Answers, failed: build_parts.Problems
+        self,
+        tx: Transaction,
+        items: t.Mapping[str, Item],
+        answers: t.Mapping[str, Item],
+        failed: t.Mapping[str, errors.BootflowError],
     ) -> build_parts.Problems:
         """Write the names that domains got where another one has theirs."""
         names = {u: str(a["name"]) for u, a in answers.items() if a.get("name") and u not in failed}
