@@ -89,7 +89,7 @@ def printed(tmp_path_factory):
 
 def test_the_blocks_are_all_known():
     """A block of commands that is added to the README has to be run, too."""
-    known = ("-->", "$ ", "git clone", "pip install", "compute.prepare", "scripts/test")  # the first is a picture
+    known = ("$ ", "git clone", "pip install", "compute.prepare", "scripts/test")
     blocks = readme.blocks()
     assert [[text in block for text in known].index(True) for block in blocks] == list(range(len(known)))
     assert len(list(readme.tour())) == 5
