@@ -54,6 +54,7 @@ class ActionModule(LedgerAction):
             "path": file.path,
             "size": len(text.encode("utf-8")),
             "request_id": None if report.run is None else report.run.request_id,
+            "plan": None if report.plan is None else report.plan.id,
             "n_plus_1": None if report.losses is None else not any(loss.stuck for loss in report.losses),
             "diff": _diff(file.path, before or "", text),
         }

@@ -60,6 +60,11 @@ options:
       - Check for each compute host whether its instances would fit on the others, which takes long where hosts are many.
       - Read from the variable C(bootflow_report_n_plus_1), else true for up to O(limit) hosts.
     type: bool
+  plan:
+    description:
+      - File on the controller with a plan (C(bootflow_plan_out)), whose hosts are shown before and after.
+      - Read from the variable C(bootflow_report_plan).
+    type: path
   flavors:
     description:
       - >-
@@ -122,6 +127,11 @@ EXAMPLES = r"""
     path: /tmp/run.html
     request_id: req-kvm-controller-1764511200-4242
     n_plus_1: false
+
+- name: Show a plan before and after
+  bootflow.compute.report:
+    path: /tmp/plan.html
+    plan: /srv/plans/web.json
 """
 
 RETURN = r"""
@@ -138,6 +148,10 @@ size:
   sample: 48213
 request_id:
   description: Request id of the run that is drawn; null if no run has built instances.
+  type: str
+  returned: success
+plan:
+  description: Id of the plan that is shown; null without O(plan).
   type: str
   returned: success
 n_plus_1:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from xml.etree import ElementTree
 
 from printed import changed
@@ -45,3 +47,57 @@ def test_a_page_after_a_boot_that_was_tried_again_and_one_that_fits_nowhere(site
     assert "went to %s" % place in text and "the disk broke" in text
     output = site.play("report", **variables, report_run="req-none", expect=2)
     assert "no action in the ledger has the request id req-none" in " ".join(output.split())
+
+
+def shown(page: Path) -> tuple[str, list[str]]:
+    """The part of a page on a plan: its text, and the labels of its bars."""
+    tree = ElementTree.fromstring(page.read_text().partition("\n")[2])
+    (part,) = [section for section in tree.iter("section") if section.get("id") == "plan"]
+    return " ".join(" ".join(part.itertext()).split()), [str(svg.get("aria-label")) for svg in part.iter("svg")]
+
+
+def test_the_hosts_of_a_plan_are_shown_before_and_after(site: Site) -> None:
+    site.play("heartbeat")
+    file, page = site.folder / "plan.json", site.folder / "plan.html"
+    variables = {"report_file": str(page), "report_plan": str(file)}
+    site.boots(entry("web", count=2), options=("--check",), plan_out=str(file))
+    plan = json.loads(file.read_text())
+    used = {host: sum(i["claims"]["vcpus"] for i in plan["instances"] if i["host"] == host) for host in HOSTS}
+
+    def check_bars(labels: list[str]) -> None:
+        for host in {i["host"] for i in plan["instances"]}:
+            before, after = [
+                label.split(": ")[1].split()[0] for label in labels if label.startswith("vCPUs of %s " % host)
+            ]
+            assert (int(before), int(after)) == (0, used[host])
+
+    site.play("report", **variables)
+    text, labels = shown(page)
+    assert "It holds these places until" in text and plan["id"] in text and "2 instances on" in text
+    assert all(i["ports"][0]["addresses"][0] in text for i in plan["instances"])
+    check_bars(labels)
+    site.boots(entry("web", count=2), plan=str(file))
+    site.play("report", **variables)
+    text, labels = shown(page)
+    assert "It was used at" in text
+    check_bars(labels)
+    before = page.read_text()
+    file.write_text(file.read_text().replace("web-1", "web-9"))
+    assert "PlanAltered" in site.play("report", **variables, expect=2)
+    assert page.read_text() == before
+
+
+def test_a_plan_that_was_discarded_is_shown_as_it_would_have_been(site: Site) -> None:
+    site.play("heartbeat")
+    file, page = site.folder / "plan.json", site.folder / "plan.html"
+    site.boots(entry("web"), options=("--check",), plan_out=str(file))
+    (planned,) = json.loads(file.read_text())["instances"]
+    site.play("plans", plan_discard=[json.loads(file.read_text())["id"]])
+    site.play("report", report_file=str(page), report_plan=str(file))
+    text, labels = shown(page)
+    assert "It was discarded at" in text
+    assert [
+        label.split(": ")[1].split()[0] for label in labels if label.startswith("vCPUs of %s " % planned["host"])
+    ] == ["0", "1"]
+    site.play("report", report_file=str(page))
+    assert 'id="plan"' not in page.read_text()

@@ -13,13 +13,15 @@ from dataclasses import replace
 from ...module_utils.core import errors
 from ...module_utils.core.instances.request import ServerRequest
 from ...module_utils.core.model import Flavor
+from ...module_utils.core.plans import plan_file
 from ...module_utils.core.report.figures import Fit, Report
 from ...module_utils.core.request.catalogue import parse_catalogue
 from ...module_utils.core.scheduler.whatif import WhatIf
 from ...module_utils.core.settings.request import REQUEST
 from ...module_utils.flows.boot import whatif
-from ...module_utils.flows.report import fleet, runs
+from ...module_utils.flows.report import fleet, plans, runs
 from ...module_utils.ledger.db.transaction import Transaction
+from ..plans import files
 from ..run.ledger_action import LedgerAction
 from ..scheduling import inventory_fleet
 from ..scheduling.whatif import ANY_IMAGE, STAND_IN
@@ -41,8 +43,11 @@ def figures(action: LedgerAction) -> Report:
     """Return the figures of the report.
 
     :raises FlavorNotFound: bootflow_report_flavors names one that does not exist. :raises InvalidInput: no run has the request id.
+    :raises BootflowError: the file of bootflow_report_plan is no plan of this ledger
     """
     options = action.options
+    file = options["plan"]
+    plan = None if file is None else files.read(file)
     flavors = _flavors(options)
     requests, unfit = _requests(action, flavors)
     read_fleet, _explaining = inventory_fleet.reader(action, action.hosts_to_use())
@@ -64,10 +69,13 @@ def figures(action: LedgerAction) -> Report:
             refusals=runs.refused(tx),
             days=fleet.days(tx, options["days"]),
             fits=[fits[name] for name in flavors],
+            plan=None if plan is None else plans.plan(tx, plan, file),
             limit=options["limit"],
         )
 
     with contextlib.closing(action.open_reader()) as ledger:
+        if plan is not None:
+            plan_file.check_use(plan, file, plan["kind"], ledger.id)
         return ledger.inspect(read)
 
 

@@ -167,8 +167,35 @@ class Day:
 
 
 @dataclass(frozen=True)
+class Place:
+    """The place of an instance in a plan."""
+
+    uuid: str
+    name: str
+    project: str
+    flavor: str
+    host: str
+    node: str
+    amounts: Amounts
+    addresses: t.Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan of a boot. ``state``: of plan_states.STATES. ``since``: when it was used, discarded or expired, or will expire."""
+
+    id: str
+    kind: str
+    state: str
+    since: float
+    actor: str
+    created: str
+    places: t.Sequence[Place]
+
+
+@dataclass(frozen=True)
 class Report:
-    """All figures of a report. ``losses`` is None if N+1 was not asked."""
+    """All figures of a report. ``losses`` is None if N+1 was not asked, ``plan`` if no file of a plan was named."""
 
     moment: float
     ledger: str
@@ -178,4 +205,5 @@ class Report:
     refusals: t.Sequence[Refusal] = ()
     days: t.Sequence[Day] = ()
     fits: t.Sequence[Fit] = ()
+    plan: Plan | None = None
     limit: int = 200  # hosts, instances of a run and claims of a host that are drawn

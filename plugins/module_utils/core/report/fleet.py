@@ -228,8 +228,12 @@ def _title(claim: Claim, resource: str) -> str:
 
 
 def _class(claim: Claim) -> str:
-    # The same colour in each bar, and in each report.
-    return "c%d%s" % (zlib.crc32(claim.uuid.encode("utf-8", "replace")) % COLOURS, " moving" if claim.moving else "")
+    return colour(claim.uuid) + (" moving" if claim.moving else "")
+
+
+def colour(uuid: str) -> str:
+    """Return the class of an instance's colour: the same in each bar, and in each report."""
+    return "c%d" % (zlib.crc32(uuid.encode("utf-8", "replace")) % COLOURS)
 
 
 def _claims(host: Host, limit: int) -> Markup:

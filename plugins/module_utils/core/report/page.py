@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from . import capacity, fleet, refusals, timeline
+from . import capacity, fleet, plan, refusals, timeline
 from .figures import Report
 from .markup import Markup, joined, tag
 from .style import CSS
 from .words import moment
 
 #: Anchor -> words.
-SECTIONS = {"fleet": "Fleet", "run": "Run", "why": "Why", "capacity": "Capacity"}
+SECTIONS = {"fleet": "Fleet", "plan": "Plan", "run": "Run", "why": "Why", "capacity": "Capacity"}
 #: A browser loads nothing for the page, even if something in it asked for it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -30,7 +30,9 @@ def page(report: Report) -> str:
         tag("title", title),
         tag("style", Markup(CSS)),
     )
-    links = [tag("li", tag("a", words, href="#" + anchor)) for anchor, words in SECTIONS.items()]
+    planned = None if report.plan is None else plan.section(report, report.plan)
+    there = [anchor for anchor in SECTIONS if anchor != "plan" or planned is not None]
+    links = [tag("li", tag("a", SECTIONS[anchor], href="#" + anchor)) for anchor in there]
     body = tag(
         "body",
         tag("a", "Skip to the fleet", href="#fleet", cls="skip"),
@@ -41,7 +43,12 @@ def page(report: Report) -> str:
             tag("nav", tag("ul", links), aria_label="Sections"),
         ),
         tag(
-            "main", fleet.section(report), timeline.section(report), refusals.section(report), capacity.section(report)
+            "main",
+            fleet.section(report),
+            planned,
+            timeline.section(report),
+            refusals.section(report),
+            capacity.section(report),
         ),
         tag(
             "footer",

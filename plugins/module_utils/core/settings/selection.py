@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..reading.setting import ABSOLUTE, CAPITALS, NAMES, REQUESTS, UUIDS, Setting, Table
+from ..reading.setting import ABSOLUTE, CAPITALS, NAMES, PATH, REQUESTS, UUIDS, Setting, Table
 from .request import QUOTA
 
 HOST_STATES = ("enabled", "disabled", "forced_down", "up", "deleted")
@@ -161,6 +161,12 @@ REPORT = Table(
             help="Playbook `report`: check for each compute host whether its instances would fit on the others, which takes long where hosts are many.",
             default_text="true for up to `bootflow_report_limit` hosts",
             option="n_plus_1",
+        ),
+        Setting(
+            "report_plan",
+            PATH,
+            help="Playbook `report`: file on the controller with a plan (`bootflow_plan_out`), whose hosts are shown before and after.",
+            option="plan",
         ),
     )
 )

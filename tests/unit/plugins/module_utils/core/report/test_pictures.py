@@ -19,6 +19,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.report impor
     capacity,
     fleet,
     page,
+    plan,
     refusals,
     timeline,
     words,
@@ -28,6 +29,8 @@ from ansible_collections.bootflow.compute.plugins.module_utils.core.report.figur
     Day,
     Host,
     Loss,
+    Place,
+    Plan,
     Refusal,
     Report,
     Room,
@@ -144,6 +147,56 @@ def test_the_most_urgent_hosts_are_shown() -> None:
 )
 def test_the_sentence_on_n_plus_1(losses: list[Loss] | None, expected: str) -> None:
     assert expected in fleet.section(Report(NOW, "ledger", [host()], losses))
+
+
+# --- a plan ----------------------------------------------------------------------------------------------------------
+
+
+def place(uuid: str, size: int, where: str = "h1") -> Place:
+    amounts = {"memory_mb": size, "vcpus": 1, "disk_gb": 1}
+    return Place(uuid, "web-" + uuid, "p", "small", where, where, amounts, ["192.0.2.10"])
+
+
+def plan_of(*places: Place, state: str = "held") -> Plan:
+    return Plan("an-id", "boot", state, NOW, "ann", "2026-11-30T10:00:00Z", places)
+
+
+@pytest.mark.parametrize("claims", [(200, 300), (200,)])
+def test_a_plan_is_shown_whether_its_places_are_claimed_or_not(claims: tuple[int, ...]) -> None:
+    """The host has a reserve of 100 MiB and a claim of 200 MiB; the one of the plan, u1, is 300 MiB."""
+    assert plan.before_and_after(host(claims=claims), [place("u1", 300)], "memory_mb") == (300, 600)
+
+
+@given(st.lists(st.integers(0, 500), max_size=5), st.lists(st.integers(1, 400), min_size=1, max_size=5))
+def test_the_bars_of_a_plan_differ_by_its_instances(claims: list[int], sizes: list[int]) -> None:
+    places = [place("new%d" % i, size) for i, size in enumerate(sizes)]
+    text = plan.section(Report(NOW, "ledger", [host(claims=claims)]), plan_of(*places))
+    first, second = list(xml(text).iter("svg"))[:2]
+    ends = [
+        [float(r.get("width", "")) for r in svg.iter("rect") if r.get("class") not in ("free", "limit")]
+        for svg in (first, second)
+    ]
+    whole = max(1000, 100 + sum(claims) + sum(sizes))
+    assert sum(ends[1]) - sum(ends[0]) == pytest.approx(sum(sizes) / whole * 1000, abs=0.05)
+    assert "before: %s" % words.amount("memory_mb", 100 + sum(claims)) in text
+
+
+@pytest.mark.parametrize("state", plan.STATES)
+def test_each_state_of_a_plan_has_a_sentence(state: str) -> None:
+    report = Report(NOW, "ledger", [host()], plan=plan_of(place("u9", 10), place("u8", 10, "gone"), state=state))
+    text = page.page(report)
+    assert plan.STATES[state].partition("%s")[0] in text and 'href="#plan"' in text
+    assert "2 instances on 2 hosts" in text and "The ledger has no report of this host." in text
+
+
+def test_more_hosts_of_a_plan_than_the_limit_are_counted() -> None:
+    places = [place("u%d" % i, 10, "h%d" % i) for i in range(5)]
+    text = plan.section(Report(NOW, "ledger", [host("h%d" % i) for i in range(5)], limit=2), plan_of(*places))
+    assert "3 hosts more" in text and "3 instances more" in text
+
+
+def test_a_page_without_a_plan_has_no_such_part() -> None:
+    assert "#plan" not in page.page(Report(NOW, "ledger", [host()]))
 
 
 # --- a run -----------------------------------------------------------------------------------------------------------
