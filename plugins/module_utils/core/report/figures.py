@@ -189,7 +189,7 @@ class Plan:
     state: str
     since: float
     actor: str
-    created: str
+    created: float
     places: t.Sequence[Place]
 
 

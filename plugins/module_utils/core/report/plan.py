@@ -40,7 +40,7 @@ def section(report: Report, plan: Plan) -> Markup:
             "p",
             "%s %s, made by %s at %s: %s on %s. "
             % (
-                *("The plan of a", plan.kind, plan.actor, plan.created),
+                *("The plan of a", plan.kind, plan.actor, moment(plan.created)),
                 counted(len(plan.places), "instances"),
                 counted(len(places), "hosts"),
             ),

@@ -31,7 +31,7 @@ def plan(tx: Transaction, content: plan_file.Plan, file: str) -> Plan:
         state=state,
         since=row.expires_at if state in (HELD, EXPIRED) else row.changed_at,
         actor=row.actor,
-        created=content["created"],
+        created=row.created_at,
         places=[
             Place(
                 uuid=instance["uuid"],

@@ -158,7 +158,7 @@ def place(uuid: str, size: int, where: str = "h1") -> Place:
 
 
 def plan_of(*places: Place, state: str = "held") -> Plan:
-    return Plan("an-id", "boot", state, NOW, "ann", "2026-11-30T10:00:00Z", places)
+    return Plan("an-id", "boot", state, NOW, "ann", NOW - 60, places)
 
 
 @pytest.mark.parametrize("claims", [(200, 300), (200,)])
