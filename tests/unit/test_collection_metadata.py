@@ -51,9 +51,10 @@ def requirements(name):
 
 def test_every_requirement_is_pinned_as_the_constraints_say():
     constraints = pins("constraints.txt")
-    wanted = pins("requirements-dev.txt")
-    assert len(wanted) == len(requirements("requirements-dev.txt")), "a line has no pinned version"
-    assert wanted == {package: constraints.get(package) for package in wanted}
+    for name in ("requirements-dev.txt", "requirements-docs.txt"):
+        wanted = pins(name)
+        assert len(wanted) == len(requirements(name)), "a line has no pinned version"
+        assert wanted == {package: constraints.get(package) for package in wanted}
 
 
 def test_every_requirement_has_a_least_version_and_the_tests_run_with_a_later_one():
@@ -76,7 +77,7 @@ def test_one_list_of_requirements():
     assert not [line for line in requirements("requirements.txt") if line.startswith("ansible")], (
         "who runs a collection has it"
     )
-    for each in ("dev", "bench", "eda"):
+    for each in ("dev", "bench", "docs", "eda"):
         text = (ROOT / ("requirements-%s.txt" % each)).read_text()
         assert "-r requirements.txt" in text and "-r requirements-core.txt" in text
 
