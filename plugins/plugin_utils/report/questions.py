@@ -43,7 +43,7 @@ def figures(action: LedgerAction) -> Report:
     """Return the figures of the report.
 
     :raises FlavorNotFound: bootflow_report_flavors names one that does not exist. :raises InvalidInput: no run has the request id.
-    :raises BootflowError: the file of bootflow_report_plan is no plan of this ledger
+    :raises BootflowError: this ledger has no plan like the file of bootflow_report_plan.
     """
     options = action.options
     file = options["plan"]

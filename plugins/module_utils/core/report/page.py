@@ -31,8 +31,8 @@ def page(report: Report) -> str:
         tag("style", Markup(CSS)),
     )
     planned = None if report.plan is None else plan.section(report, report.plan)
-    there = [anchor for anchor in SECTIONS if anchor != "plan" or planned is not None]
-    links = [tag("li", tag("a", SECTIONS[anchor], href="#" + anchor)) for anchor in there]
+    anchors = [anchor for anchor in SECTIONS if anchor != "plan" or planned is not None]
+    links = [tag("li", tag("a", SECTIONS[anchor], href="#" + anchor)) for anchor in anchors]
     body = tag(
         "body",
         tag("a", "Skip to the fleet", href="#fleet", cls="skip"),

@@ -61,8 +61,8 @@ def section(report: Report, plan: Plan) -> Markup:
 
 def before_and_after(host: Host, places: t.Iterable[Place], resource: str) -> tuple[int, int]:
     """Return what is in use on a host without the places of a plan, and with all of them, whether they are claimed now or not."""
-    there = {claim.uuid for claim in host.claims}
-    sizes = [(place.uuid in there, place.amounts[resource]) for place in places]
+    claimed_uuids = {claim.uuid for claim in host.claims}
+    sizes = [(place.uuid in claimed_uuids, place.amounts[resource]) for place in places]
     before = host.rooms[resource].used - sum(size for claimed, size in sizes if claimed)
     return before, before + sum(size for _claimed, size in sizes)
 
