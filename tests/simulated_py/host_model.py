@@ -63,7 +63,8 @@ class HostModel:
 
     @staticmethod
     def empty(name: str) -> dict[str, t.Any]:
-        """The state of a host without guests. Tests change its facts: ``bridges`` are names, ``libvirt_networks`` have whether each is active."""
+        """The state of a host without guests. Tests change its facts: ``bridges`` are names, ``libvirt_networks``
+        and ``ovn`` (integration bridges) have whether each is active."""
         ids = [str(uuid_module.uuid5(uuid_module.NAMESPACE_DNS, name + each)) for each in ("", ".boot")]
         facts = {
             "hypervisor_hostname": name,
@@ -94,6 +95,7 @@ class HostModel:
         ]
         del facts["arch"]
         bridges, there = facts.pop("bridges", ()), facts.pop("libvirt_networks", {})
+        of_ovn = facts.pop("ovn", {})
         facts.pop("arp", None)
         stats = {"firewall_driver": "nftables"} if arguments.get("firewall_driver") == "nftables" else {}
         node = {
@@ -127,6 +129,7 @@ class HostModel:
             "qemu_iscsi": False,
             "networks": {
                 "bridge": [{"name": name, "active": True} for name in bridges],
+                "ovn": [{"name": name, "active": active} for name, active in of_ovn.items()],
                 "network": [
                     {"name": name, "active": active, "autostart": active}
                     for name, active in {**there, **dict.fromkeys(self.networks, True)}.items()
@@ -276,6 +279,7 @@ class HostModel:
             if not wanted.get("manage"):
                 there = {
                     "bridge": dict.fromkeys(self.facts.get("bridges", ()), True),
+                    "ovn": dict.fromkeys(self.facts.get("ovn", ()), True),  # guests keep it without a connection
                     "network": {**self.facts.get("libvirt_networks", {}), **dict.fromkeys(self.networks, True)},
                 }
                 needed = HostNetwork(kind, source, wanted["name"])

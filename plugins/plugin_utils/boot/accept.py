@@ -65,7 +65,7 @@ class BootAccept:
 
     def _run(self) -> Result:
         self.request = self._read_request()
-        northbound.check(self.action, self.request.networks_used())
+        self.no_database = northbound.refusal(self.action, self.request.networks_used())
         self.hosts = self.action.hosts_to_use()
         variable_names.warn(self.action, scheduler_settings.variables_of_hosts(self.action))
         warn_of_names(self.action, self.request)
@@ -166,6 +166,8 @@ class BootAccept:
             return accepted, [], False
         self._check_group()
         if accepted.created:
+            if self.no_database is not None:  # what exists already needs nothing of it
+                raise self.no_database
             ledger_images.check_active(tx, self.request.catalogue.ledger_images, self.request.image_ids())
             self.request.check_image_files()
         self._check_password_folder()

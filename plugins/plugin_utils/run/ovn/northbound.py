@@ -84,6 +84,15 @@ def check(action: host_settings.OnHost, networks: t.Iterable[Network]) -> None:
     NorthboundClient(host_settings.values(action, OVN)).check()
 
 
+def refusal(action: host_settings.OnHost, networks: t.Iterable[Network]) -> errors.BootflowError | None:
+    """Return why nothing can be claimed for guests of these networks; None: it can. See check()."""
+    try:
+        check(action, networks)
+    except errors.BootflowError as error:
+        return error
+    return None
+
+
 def follow_or_warn(action: OnController) -> None:
     """Write what changed, if the run has a database. One that does not answer is a warning: running guests keep their network, and a guest whose
     port is new fails on its host, which waits for the port.
