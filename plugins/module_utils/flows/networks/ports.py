@@ -175,7 +175,9 @@ def update(
         with problems.collect(change.path):
             port_groups.check_can_be_filtered(networks.get(row.network_id), change.security.enabled)
             security_values, security_changed = port_groups.change(tx, row, change.security, wanted.ids[change.path])
-            if row.host in unfiltered and port_groups.GROUPS in security_changed:
+            network = networks.get(row.network_id)
+            by_host = network is None or not network.is_logical  # OVN filters the ports of its networks
+            if by_host and row.host in unfiltered and port_groups.GROUPS in security_changed:
                 raise errors.HostDoesNotFilter(host=row.host)
             values.update(security_values)
             changed.update(security_changed)

@@ -13,8 +13,10 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...core import errors
+from ...core.networks import on_hosts
 from ...core.reading.problems import Problems
 from ...ledger.compute import history, instances, nodes
+from ...ledger.compute import ports as port_rows
 from ...ledger.compute.instances import Instance
 from ...ledger.db.locks import take_turns
 from ...ledger.db.transaction import Transaction
@@ -58,7 +60,8 @@ def change(tx: Transaction, selection: operation.Selection, words: t.Sequence[st
     problems, changed = Problems(), Changed()
     ports = filter_rows.read(tx, filter_rows.ports_of_instances(tx, [row.uuid for row in rows]))
     have = security_groups.groups_of_ports(tx, ports)
-    hosts_of_rows = {row.host for row in rows if row.host is not None} if adds else set()
+    by_hosts = _filtered_by_hosts(tx, rows) if adds else set()
+    hosts_of_rows = {row.host for row in rows if row.host is not None and row.uuid in by_hosts}
     unfiltered = hosts_of_rows - nodes.filtering_hosts(tx, hosts_of_rows)
     wanted: dict[str, list[str]] = {}  # id of a port that changes -> its groups
     for row in rows:
@@ -72,7 +75,7 @@ def change(tx: Transaction, selection: operation.Selection, words: t.Sequence[st
                 raise errors.SecurityGroupCannotBeApplied()
             ways = {port.id: _groups(have[port.id], ids, adds) for port in own}
             changing = {key: groups for key, groups in ways.items() if set(groups) != set(have[key])}
-            if changing and row.host in unfiltered:
+            if changing and row.uuid in by_hosts and row.host in unfiltered:
                 raise errors.HostDoesNotFilter(host=row.host)
             wanted.update(changing)
             before = sorted({key for port in own for key in have[port.id]})
@@ -85,6 +88,12 @@ def change(tx: Transaction, selection: operation.Selection, words: t.Sequence[st
         filter_marks.mark(tx, {*hosts, *filter_marks.hosts_of_members(tx, wanted)})
         _journal(tx, changed.rows, ADD if adds else REMOVE)
     return changed
+
+
+def _filtered_by_hosts(tx: Transaction, rows: t.Sequence[Instance]) -> set[str]:
+    """Return the UUIDs of instances whose ports hosts filter: with other networks than OVN's."""
+    networks = port_rows.ports_of(tx, [row.uuid for row in rows])
+    return {row.uuid for row in rows if on_hosts.filtered_by_hosts(vars(n) for _port, n in networks[row.uuid])}
 
 
 def _groups(have: t.Sequence[str], ids: t.Sequence[str], adds: bool) -> list[str]:
