@@ -229,18 +229,6 @@ def _hosts(metadata: sa.MetaData) -> None:
         sa.Index("uq_claims_group_node_slot", "server_group_id", "compute_node_id", "group_slot", unique=True),
         sa.Index("uq_claims_instance_node_kind", "instance_uuid", "compute_node_id", "kind", unique=True),
     )
-    sa.Table(
-        "device_claims",
-        metadata,
-        sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), nullable=False, index=True),
-        sa.Column("compute_node_id", sa.Integer, sa.ForeignKey("compute_nodes.id"), nullable=False),
-        sa.Column("claim_kind", sa.String(8), nullable=False),
-        sa.Column("kind", sa.String(8), nullable=False),
-        sa.Column("device", sa.String(255), nullable=False),
-        sa.Column("detail", sa.JSON, nullable=False),
-        sa.UniqueConstraint("compute_node_id", "kind", "device", name="uq_device_claims_node_device"),
-    )
 
 
 def _requests(metadata: sa.MetaData) -> None:
@@ -468,6 +456,18 @@ def _instances(metadata: sa.MetaData) -> None:
         sa.Column("position", sa.Integer, nullable=False),
         sa.Column("device_name", sa.String(32), nullable=False),
         sa.Column("disk", sa.JSON, nullable=False),
+    )
+    sa.Table(
+        "device_claims",
+        metadata,
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("instance_uuid", sa.String(36), sa.ForeignKey("instances.uuid"), nullable=False, index=True),
+        sa.Column("compute_node_id", sa.Integer, sa.ForeignKey("compute_nodes.id"), nullable=False),
+        sa.Column("claim_kind", sa.String(8), nullable=False),
+        sa.Column("kind", sa.String(8), nullable=False),
+        sa.Column("device", sa.String(255), nullable=False),
+        sa.Column("detail", sa.JSON, nullable=False),
+        sa.UniqueConstraint("compute_node_id", "kind", "device", name="uq_device_claims_node_device"),
     )
     sa.Table(
         "plan_places",
