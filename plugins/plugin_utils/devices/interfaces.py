@@ -267,12 +267,12 @@ class InterfaceOperation(Stages):
         answers = self.answers("work")
         late: set[str] = set()
         if answers:
-            settle = self._settle_attached if self.attaches else self._settle_detached
+            settle_answers = self._settle_attached if self.attaches else self._settle_detached
 
             def finish(tx: Transaction) -> tuple[dict[str, Answer], set[str]]:
                 runs.renew(tx)
                 instances.select_live(tx, uuids=sorted({item["uuid"] for item in items.values()}), lock=True)
-                settled, detached = settle(tx, items, answers)
+                settled, detached = settle_answers(tx, items, answers)
                 results = interface_outcomes.results_of(items.values(), settled)
                 interfaces.finish(tx, self.operation, results.of_instances)
                 return settled, detached
@@ -301,8 +301,8 @@ class InterfaceOperation(Stages):
         """Return the answers, and the ports that another run detached before their guests had them."""
         answered = [key for key, answer in answers.items() if not is_silence(answer)]
         late = interfaces.find_detached(tx, answered)
-        lost = {key: interface_outcomes.detached_meanwhile(items[key], None).as_dict() for key in late}
-        return {**answers, **{key: {"changed": False, "error": error} for key, error in lost.items()}}, late
+        conflicts = {key: interface_outcomes.detached_meanwhile(items[key], None).as_dict() for key in late}
+        return {**answers, **{key: {"changed": False, "error": error} for key, error in conflicts.items()}}, late
 
     @staticmethod
     def _settle_detached(
@@ -315,9 +315,11 @@ class InterfaceOperation(Stages):
             interfaces.keep_attached(tx, stubborn)
         settled = dict(answers)
         for host in sorted({str(item["host"]) for item in items.values()}):
-            gone = [key for key, item in items.items() if item["host"] == host and key not in failed]
-            removed_ids = interfaces.free_addresses(tx, sorted(gone), host)
-            failed.update({key: interface_outcomes.left_host(items[key], host) for key in set(gone) - removed_ids})
+            released_ids = [key for key, item in items.items() if item["host"] == host and key not in failed]
+            removed_ids = interfaces.free_addresses(tx, sorted(released_ids), host)
+            failed.update(
+                {key: interface_outcomes.left_host(items[key], host) for key in set(released_ids) - removed_ids}
+            )
         for key, error in failed.items():
             if key not in stubborn and not is_silence(answers[key]):
                 error.remedy = interface_outcomes.AGAIN

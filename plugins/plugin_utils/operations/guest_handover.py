@@ -7,6 +7,8 @@
 The transaction that begins with the instances reads them for all hosts: a host's task reads a file in the folder of this ansible-playbook process
 (mode 0700, gone with it) instead of opening the ledger. What was read is trusted for a while only, see LEAST_TRUSTED: an instance that is deleted
 meanwhile is found when the operation ends. A later task, or one of a guest that was left out here, asks the ledger.
+
+A stop loads nothing of this: builds and volumes are imported where there are some.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ import json
 import types
 import typing as t
 
-from ...module_utils.flows.boot.builds import Build
 from ...module_utils.ledger.storage.attachments import Attachment
 from ...module_utils.ledger.storage.volumes import VolumeRow
-from ..builds import handover
 from ..run.ledger_action import LedgerAction
 from ..run.run_lease import LEAST_TRUSTED
 from ..run.stage_results import StageResults, folder_of, path_of, write_whole
-from ..volumes.attached_volumes import Attached
+
+if t.TYPE_CHECKING:
+    from ...module_utils.flows.boot.builds import Build
+    from ..volumes.attached_volumes import Attached
 
 GIVEN = "guests"
 OPERATION = "instance_operation"  # the action of most operations
@@ -42,6 +45,8 @@ def give(action: LedgerAction, hosts: t.Mapping[str, str], guests: Guests, at: f
 
     :arg hosts: uuid -> host, of the instances of the operation. :arg at: when it began, before the ledger was read, in seconds since the epoch
     """
+    from ..builds import handover
+
     folder = folder_of(action)
     builds = {b.uuid: b for b in guests.builds}
     uuids_by_host: dict[str, list[str]] = {}
@@ -73,6 +78,8 @@ def find(action: LedgerAction, uuids: t.Collection[str], family: str = OPERATION
     begun = StageResults(action, family).begun()
     if begun.get("begun_at") != how["at"] or not is_fresh(action, how["at"]) or not set(uuids) <= set(how["uuids"]):
         return None
+    from ..builds import handover
+
     builds = [b for b in handover.from_text(text) if b.uuid in uuids]
     for build in builds:
         build.volumes = {i: Attachment(*row) for i, row in how["of_builds"].get(build.uuid, {}).items()}
@@ -92,6 +99,8 @@ def _as_data(attached: Attached) -> dict[str, t.Any]:
 
 
 def _from_data(data: t.Mapping[str, t.Any]) -> Attached:
+    from ..volumes.attached_volumes import Attached
+
     fields = data["volume"]
     volume = None if fields is None else t.cast(VolumeRow, types.SimpleNamespace(**fields))
     return Attached(Attachment(*data["row"]), volume)

@@ -388,7 +388,7 @@ class InstanceOperation(Stages):
         """Log a restarted host in to its guests' volumes. Returns uuid -> why that failed."""
         from ..volumes import attached_volumes
 
-        given = guest_handover.find(self.action, uuids)
+        given = guest_handover.find(self.action, uuids) if uuids else guest_handover.Guests([], {})
         if given is not None:
             volumes = given.volumes
         else:
@@ -564,7 +564,7 @@ class InstanceOperation(Stages):
 
     def _find_lost_work(self, tx: Transaction, items: t.Mapping[str, Item], failed: Failed) -> dict[str, list[str]]:
         """Find the instances for which hosts made something although another run had deleted them by then. Returns host -> their UUIDs."""
-        lost: dict[str, list[str]] = {}
+        uuids_by_host: dict[str, list[str]] = {}
         for host in sorted({str(items[uuid]["host"]) for uuid in failed}):
             touched = set(self.result("work", host).get("touched") or ()) & set(failed)
             if not touched:
@@ -574,8 +574,8 @@ class InstanceOperation(Stages):
             work = cleanup.lost_on(tx, host, touched)
             uuids = sorted({*work.domains_to_remove, *work.off})
             if uuids:
-                lost[host] = uuids
-        return lost
+                uuids_by_host[host] = uuids
+        return uuids_by_host
 
     def _leave_passwords(self, items: Items) -> list[str]:
         """Leave the passwords of instances in the folder that a person named. Returns the lines that say so."""
