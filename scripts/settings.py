@@ -83,6 +83,7 @@ ROLES = {
             "disk_backend": "With `lvm` and `qcow2_on_lvm` the role installs LVM, with `rbd` ceph-common. It creates no volume group and no pool.",
             "firewall_driver": "With `nftables` the role installs nftables, and a unit loads the filters before libvirt when the host boots.",
             "ovn_remote": "With an address the role installs ovn-host, and tells it where the database is.",
+            "ovn_encap_ip": "The role tells it to ovn-controller.",
         },
     ),
     "storage_host": (

@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ACTIONS = sorted(p.stem for p in (ROOT / "plugins" / "action").glob("*.py") if p.stem != "__init__")
 WORD = re.compile(r"(?<![\w./-])bootflow_[a-z0-9_]*[a-z0-9]\b(?![./])")
 # Inventory groups, the folder of filters, a database, options of a connection
-OTHERS = {"bootflow_compute", "bootflow_storage", "bootflow_filters", "bootflow_restored"}
+OTHERS = {"bootflow_compute", "bootflow_network_central", "bootflow_storage", "bootflow_filters", "bootflow_restored"}
 OTHERS |= {"bootflow_migration", "bootflow_read_only"}
 
 
@@ -169,7 +169,7 @@ def test_an_option_of_a_role_that_is_a_setting_is_described_by_it() -> None:
                 default = re.search(r"default\((.*), true\)", str(value))
                 expected = [] if setting.required or setting.default == () else setting.default
                 assert default and yaml.safe_load(default.group(1)) == expected
-    assert len(found) == 9
+    assert len(found) == 11
 
 
 def test_every_name_in_messages_playbooks_and_documents_is_a_variable() -> None:

@@ -280,7 +280,8 @@ COMPUTE = Table(
         Setting(
             "ovn_encap_ip",
             ADDRESS,
-            help="Address of this host to which other hosts send the frames of guests in networks of `type: ovn`, by Geneve (UDP port 6081).",
+            "",
+            "Address of this host to which other hosts send the frames of guests in networks of `type: ovn`, by Geneve (UDP port 6081).",
             default_text="`ansible_host`",
         ),
         Setting(
