@@ -279,7 +279,7 @@ COMPUTE = Table(
         ),
         Setting(
             "ovn_encap_ip",
-            Kind("an IP address", lambda value: ADDRESS.read(value) if value else "", "str"),
+            Kind("an IP address", lambda value: ADDRESS.read(value) if value != "" else "", "str"),
             "",
             "Address of this host to which other hosts send the frames of guests in networks of `type: ovn`, by Geneve (UDP port 6081).",
             default_text="`ansible_host`",
