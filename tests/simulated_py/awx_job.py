@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 import typing as t
 from pathlib import Path
 
@@ -63,13 +64,15 @@ class Controller:
         self.site, self.folder = site, folder
         self.numbers = itertools.count(1)
         self.password = ""
+        self.lock = threading.Lock()
 
     def prepare(self, hosts: t.Sequence[str] | None) -> Path:
         """The private folder of a job. :arg hosts: the ones of its slice; all without"""
         folder = self.folder / ("job-%d" % next(self.numbers))
         shutil.copytree(PROJECT, folder / "project")
-        self.site.arguments("list", {})
-        inventory = json.loads(Path(self.site.lab.inventory).read_text())
+        with self.lock:  # jobs that begin at once write the inventory of the site, too
+            self.site.arguments("list", {})
+            inventory = json.loads(Path(self.site.lab.inventory).read_text())
         for group in inventory["all"]["children"].values():
             group["hosts"] = {n: v for n, v in group["hosts"].items() if hosts is None or n in hosts}
         inventory["all"]["vars"] = {n: v for n, v in self.site.variables.items() if n != "bootflow_ledger_url"}
