@@ -236,7 +236,7 @@ def test_where_no_plan_is_made(ready: Site) -> None:
     path.unlink()
     output = plan_fails(ready, path, entry("big", flavor="huge"))
     assert "RamFilter" in output
-    for playbook in ("apply", "stop"):
+    for playbook in ("delete", "stop"):
         output = ready.play(playbook, "--check", expect=2, plan_out=str(path), instances=[WEB])
         assert "PlanNotTaken" in output, output
     assert ready.places() == {} and states(ready) == [] and not path.exists()

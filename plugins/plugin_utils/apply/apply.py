@@ -20,6 +20,7 @@ from ...module_utils.flows.instances.operation import Selection
 from ...module_utils.ledger.compute import history
 from ...module_utils.ledger.db.transaction import Transaction
 from ...module_utils.ledger.storage import backends
+from ..plans.set_plans import is_set
 from ..run import inventory_hosts, tables
 from ..run.firewall import port_filters
 from ..run.ledger_action import LedgerAction, read_settings
@@ -37,6 +38,9 @@ from ..settings import (
     volume_settings,
 )
 from ..startup import opening
+
+if t.TYPE_CHECKING:
+    from ..plans.apply_plans import ApplyPlan
 
 #: Variables with which the playbook hands the instances of its steps around.
 OF_STEPS = ("names", "uuids", "reservation_ids", "host", "all", "delete_all", "attachments", "interfaces")
@@ -140,10 +144,12 @@ class Apply:
             variable_names.warn(self.action, scheduler_settings.variables_of_hosts(self.action))
             known = set(self.action.compute_hosts())
             first = (StageResults(self.action, "ledger").read("open", CONTROLLER) or {}).get("ask") or []
-        looked = self._look(file, known, first)
+        plan = self._plan_of_run(file)
+        looked = self._look(file, known, first, plan.before if plan else None)
         if looked.ask:
             return {"changed": False, "ask": looked.ask}
-        planned = self._planned(file, looked.plan, over=not looked.plan.changes)
+        of_plan = plan.begin(looked.plan) if plan else {}
+        planned = {**self._planned(file, looked.plan, over=not looked.plan.changes), **of_plan}
         self.results.leave(apply_plan.PLAN, CONTROLLER, planned)
         if planned["over"]:
             done = self._show_rehearsal(looked.plan) if self.action.check_mode else self._end(file, looked, planned)
@@ -151,6 +157,14 @@ class Apply:
         begun = self._begin(file)
         self.results.leave(apply_plan.BEGIN, CONTROLLER, begun)
         return {**begun, "ask": []}
+
+    def _plan_of_run(self, file: fleet.File) -> ApplyPlan | None:
+        """Return the plan that this run uses, or writes; None: there is none."""
+        if not is_set(self.action):
+            return None
+        from ..plans.apply_plans import ApplyPlan  # of few runs
+
+        return ApplyPlan(self.action, file)
 
     def _check_variables(self, file: fleet.File) -> None:
         """:raises InvalidInput: variables that would change what the steps of the playbook work on."""
@@ -188,13 +202,19 @@ class Apply:
         }
 
     def _look(
-        self, file: fleet.File, known: t.Collection[str] | None = None, clean_first: t.Sequence[str] = ()
+        self,
+        file: fleet.File,
+        known: t.Collection[str] | None = None,
+        clean_first: t.Sequence[str] = (),
+        before: t.Callable[[Transaction], None] | None = None,
     ) -> fleet.Looked:
         """Return the plan, or the hosts to ask before (see fleet.look). All that it does with the ledger is tried out and rolled back."""
         makes_volumes = boot_volume_settings.makes_volumes(file.requests)
         configurations = volume_settings.configurations(self.action) if makes_volumes else {}
 
         def look(tx: Transaction) -> fleet.Looked:
+            if before is not None:
+                before(tx)
             if makes_volumes:
                 backends.configure(tx, configurations)
             return fleet.look(tx, file, known, clean_first)
@@ -207,6 +227,7 @@ class Apply:
 
         def rehearse(tx: Transaction) -> Rehearsed:
             if self.action.check_mode:
+                apply_plan.take_planned(self.action, tx)
                 host_reports.follow_power(self.action, tx)
             return function(tx)
 

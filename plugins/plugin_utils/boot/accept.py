@@ -117,7 +117,7 @@ class BootAccept:
         """Find the plan that is used, and check that it would still do. :raises BootflowError: it would not"""
         self.plan: Chosen | None = None
         settings = host_settings.values(self.action, PLANS)
-        if settings.plan is not None or settings.plan_out is not None:
+        if (settings.plan is not None or settings.plan_out is not None) and not self.options["follow_file"]:
             from ..plans import boot_plans  # of few runs
 
             self.plan = boot_plans.checked(self.action, ledger, self.hosts)
@@ -132,11 +132,11 @@ class BootAccept:
             if configurations is not None:
                 backends.configure(tx, configurations)
             if self.options["follow_file"]:
-                self._rehearse_deletions(tx)
+                self._rehearse_steps(tx)
             if plans.any_expired(tx):
                 self._rehearse_expiry(tx)
             accepted, stale, _due = self._write(tx)
-            if host_settings.values(self.action, PLANS).plan_out is not None:
+            if host_settings.values(self.action, PLANS).plan_out is not None and not self.options["follow_file"]:
                 self._check_holdable(tx, accepted)
         return accepted, stale
 
@@ -232,9 +232,10 @@ class BootAccept:
 
         return ledger.transact(leases.expire, self._hosts_to_ask())
 
-    def _rehearse_deletions(self, tx: Transaction) -> None:
+    def _rehearse_steps(self, tx: Transaction) -> None:
         from ..settings import apply_plan  # with all that moves instances
 
+        apply_plan.take_planned(self.action, tx)
         apply_plan.rehearse_deletions(self.action, tx)
 
     def _rehearse_expiry(self, tx: Transaction) -> None:

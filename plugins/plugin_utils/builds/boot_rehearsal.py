@@ -94,7 +94,8 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
         action.task_vars["hostvars"], action.compute_hosts() if uses_volumes else ()
     )
     writing = _writing(action, uses_volumes)
-    used = chosen.of_run(action, ledger, BOOT) if set_plans.is_set(action) else None
+    has_plan = set_plans.is_set(action) and not action.options["follow_file"]
+    used = chosen.of_run(action, ledger, BOOT) if has_plan else None
 
     def rehearse(tx: Transaction) -> _Rehearsed | None:
         if makes_volumes:
@@ -105,6 +106,7 @@ def plan_of_boot(action: LedgerAction, read_fleet: FleetReader) -> dict[str, t.A
         if plans.any_expired(tx):
             held.expire(tx)
         if action.options["follow_file"]:
+            apply_plan.take_planned(action, tx)
             apply_plan.rehearse_resizes(action, tx, request.catalogue, read_fleet)
             apply_plan.rehearse_deletions(action, tx)
         if used is not None:
@@ -162,10 +164,8 @@ class _Unfit(errors.BootflowError):
 def _writing(action: LedgerAction, uses_volumes: bool) -> boot_plans.Writing | None:
     """Return the plan that is to be written; None: none is. :raises PlanNotPossible: the request has volumes"""
     path = host_settings.values(action, PLANS).plan_out
-    if path is None:
+    if path is None or action.options["follow_file"]:  # apply has written it
         return None
-    if action.options["follow_file"]:
-        chosen.refuse(action, "apply")
     return boot_plans.Writing(action, path, uses_volumes)
 
 

@@ -30,10 +30,8 @@ def checked(action: LedgerAction, ledger: Ledger, usable: t.Sequence[str]) -> ch
     """Return the plan that this boot uses, which would still do; None: it uses none.
 
     :arg usable: the hosts that this run may place instances on.
-    :raises PlanNotTaken: the boot is a part of the playbook apply. :raises PlanOutdated: the plan would not do any more.
+    :raises PlanOutdated: the plan would not do any more.
     """
-    if action.options["follow_file"]:
-        chosen.refuse(action, "apply")
     plan = chosen.of_run(action, ledger, BOOT)
     if plan is None:
         return None

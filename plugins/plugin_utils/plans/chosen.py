@@ -12,7 +12,7 @@ from pathlib import Path
 from ...module_utils.core import errors
 from ...module_utils.core.plans import plan_file
 from ...module_utils.core.plans.plan_file import Plan
-from ...module_utils.core.plans.plan_states import DRAIN, HELD_KINDS
+from ...module_utils.core.plans.plan_states import APPLY, DRAIN, HELD_KINDS
 from ...module_utils.core.settings.plans import PLANS
 from ...module_utils.core.settings.run import RUN
 from ...module_utils.flows.plans import held
@@ -23,8 +23,8 @@ from ..run.ledger_action import LedgerAction
 from ..run.playbooks import playbook_of_this_run
 from . import files, set_plans
 
-#: Playbooks that plan, and of whose plans no places can be held.
-IGNORING = ("apply",)
+#: Playbooks that plan in their first step, after which hosts report no more.
+PLAN_FIRST = (DRAIN, APPLY)
 
 
 class Chosen(t.NamedTuple):
@@ -55,9 +55,6 @@ def begin(action: LedgerAction) -> None:
     playbook = playbook_of_this_run.own_name(named) or Path(named).stem
     if named and playbook not in HELD_KINDS:
         refuse(action, playbook)
-    imported = playbook_of_this_run.playbook_of(action._task)
-    if imported in IGNORING:  # a playbook of the user has it, maybe with a boot
-        refuse(action, imported)
     if settings.plan is not None and settings.plan_out is not None:
         raise errors.InvalidInput(
             message="bootflow_plan and bootflow_plan_out are both set",
@@ -89,7 +86,7 @@ def of_run(action: LedgerAction, ledger: Ledger, kind: str) -> Chosen | None:
 
 
 def hosts_to_ask(action: LedgerAction, ledger: Ledger) -> list[str]:
-    """Return the hosts of the plan that this run uses: they report before it is judged. Where a drain writes one, the hosts that have not lately.
+    """Return the hosts of the plan that this run uses: they report before it is judged. Where a drain or apply writes one, the hosts that have not lately.
 
     :raises BootflowError: see of_run()
     """
@@ -98,7 +95,7 @@ def hosts_to_ask(action: LedgerAction, ledger: Ledger) -> list[str]:
         return []
     path = settings.plan
     if path is None:
-        return _stale(action, ledger) if playbook_of_this_run.playbook_of(action._task) == DRAIN else []
+        return _stale(action, ledger) if playbook_of_this_run.playbook_of(action._task) in PLAN_FIRST else []
     # What a playbook of the user imports is only known where the plan is used, which checks that it is of this kind.
     named = playbook_of_this_run.was_named(playbook_of_this_run.playbooks())
     playbook = playbook_of_this_run.own_name(named) or Path(named).stem

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ...module_utils.core.request.catalogue import Catalogue
 from ...module_utils.flows.instances import delete
@@ -38,6 +39,15 @@ def rehearse_deletions(action: LedgerAction, tx: Transaction) -> None:
     delete.rehearse(tx, result_of(action, PLAN).get("delete") or [])
 
 
+def take_planned(action: LedgerAction, tx: Transaction) -> None:
+    """Check mode: the builds that the plan of this run holds are its own, until ``tx`` is rolled back."""
+    plan_id = result_of(action, PLAN).get("plan")
+    if plan_id is not None:
+        from ...module_utils.flows.plans import held_applies  # of few runs
+
+        held_applies.take(tx, plan_id)
+
+
 def rehearse_resizes(action: LedgerAction, tx: Transaction, catalogue: Catalogue, read_fleet: ReadFleet) -> None:
     """Check mode: what the plan resizes before the boot is on its new hosts, with its new flavors."""
     planned = result_of(action, PLAN).get("resize") or {}
@@ -46,5 +56,6 @@ def rehearse_resizes(action: LedgerAction, tx: Transaction, catalogue: Catalogue
         wanted = resize_settings.wanted(
             action, Selection(uuids=sorted(planned)), catalogue.pci_aliases, flavors=flavors
         )
+        wanted = replace(wanted, to_hosts=result_of(action, PLAN).get("places") or {})
         options = scheduler_settings.scheduler_options(action, tx.now)
         cold.rehearse(tx, wanted, read_fleet, options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 BOOT, APPLY, DRAIN, RESIZE, MIGRATE = "boot", "apply", "drain", "resize", "migrate"
 KINDS = (BOOT, APPLY, DRAIN, RESIZE, MIGRATE)  # the playbooks that a plan may be of
 #: Kinds whose places can be held.
-HELD_KINDS = (BOOT, RESIZE, MIGRATE, DRAIN)
+HELD_KINDS = (BOOT, RESIZE, MIGRATE, DRAIN, APPLY)
 
 HELD, USED, DISCARDED, EXPIRED = "held", "used", "discarded", "expired"
 STATES = (HELD, USED, DISCARDED, EXPIRED)

@@ -305,9 +305,14 @@ def begin(tx: Transaction, file: File) -> Begun:
 
 def resizes(tx: Transaction, file: File) -> dict[str, str]:
     """Return uuid -> flavor of the instances to resize, except the ones whose volumes are detached first. Writes nothing."""
+    return {u: flavor.name for u, flavor in resize_flavors(tx, file).items()}
+
+
+def resize_flavors(tx: Transaction, file: File) -> dict[str, Flavor]:
+    """Return the same with the flavors themselves."""
     planned = _read(tx, file, _all_rows(tx, file))
     detached = {c.uuid for c in planned.plan.to_do if c.kind == DETACH}
-    return {u: flavor.name for u, flavor in _flavors(file, planned).items() if u not in detached}
+    return {u: flavor for u, flavor in _flavors(file, planned).items() if u not in detached}
 
 
 def _flavors(file: File, planned: _Read) -> dict[str, Flavor]:

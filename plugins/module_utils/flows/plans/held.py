@@ -239,7 +239,7 @@ def expire(tx: Transaction) -> list[str]:
     """Give back what plans hold whose time is over. Returns their ids. Used plans whose runs died give back what they still hold."""
     rows = plans.expired(tx)
     for row in rows:
-        _give_back(tx, row, EXPIRED)
+        give_back(tx, row, EXPIRED)
     for used in plans.used_by_dead_runs(tx):
         runs.renew(tx)
         give_places_back(tx, used.id)
@@ -257,12 +257,13 @@ def discard(tx: Transaction, ids: t.Sequence[str]) -> list[str]:
         if row is None:
             raise errors.PlanNotFound(plan=plan_id)
         if row.state == HELD:
-            _give_back(tx, row, DISCARDED if row.expires_at > tx.now else EXPIRED)
+            give_back(tx, row, DISCARDED if row.expires_at > tx.now else EXPIRED)
             discarded.append(row.id)
     return discarded
 
 
-def _give_back(tx: Transaction, row: PlanRow, state: str) -> None:
+def give_back(tx: Transaction, row: PlanRow, state: str) -> None:
+    """Give back all that a locked plan holds. :arg state: of the plan from now on"""
     runs.renew(tx)
     rows = plans.held(tx, row.id, lock=True)
     if rows:
