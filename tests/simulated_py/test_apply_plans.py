@@ -7,11 +7,14 @@
 from __future__ import annotations
 
 import json
+import time
 import typing as t
 from pathlib import Path
 
 import pytest
 from simulated_site import Site, entry
+
+from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 
 #: web-1 gets larger, old is deleted, new-1 and new-2 are booted.
 FILE = [entry("web", flavor="large"), entry("new", count=2)]
@@ -97,20 +100,64 @@ def test_a_plan_of_apply_an_hour_later_with_something_changed(ready: Site) -> No
         output = refused(ready, path, "PlanOutdated")
         assert host in output and "ComputeFilter" in output and "power" in output
         ready.play("host", host=[host], host_state="enabled")
+    ready.play("stop", names=["old"])
+    assert "old: vm_state was active, is stopped" in refused(ready, path, "PlanOutdated")
     ready.play("delete", names=["old"])
     assert "old: delete is not to be done any more" in refused(ready, path, "PlanOutdated")
+    ready.boots(entry("old"), hosts=["kvm1"])
+    assert "old: delete is not in the plan" in refused(ready, path, "PlanOutdated")
     (row,) = ready.query("SELECT id FROM plans")
     ready.play("plans", plan_discard=[row["id"]])
-    assert ready.places() == {"web": ("active", "kvm1")} and len(ready.query("SELECT * FROM claims")) == 1
+    assert ready.places() == {"web": ("active", "kvm1"), "old": ("active", "kvm1")}
+    assert len(ready.query("SELECT * FROM claims")) == 2 and ready.query("SELECT * FROM plan_places") == []
+    ready.check_ledger()
 
 
-def test_a_plan_of_apply_that_does_not_fit(ready: Site) -> None:
-    output = ready.play(
-        "apply", "--check", expect=2, plan_out=str(ready.folder / "plan.json"), instances=[*FILE, entry("big", flavor="huge")], **HOW
-    )  # fmt: skip
-    assert "PlanNotPossible" in output and "big" in output
-    assert states(ready) == [] and sorted(ready.places()) == ["old", "web"]
-    assert len(ready.query("SELECT * FROM claims")) == 2
+def test_a_plan_of_apply_that_cannot_be_held_whole(ready: Site) -> None:
+    """What does not fit beside what is deleted is refused in words, and nothing is held."""
+    path, before = ready.folder / "plan.json", ready.query("SELECT * FROM claims")
+
+    def impossible(*entries: dict[str, t.Any], **more: t.Any) -> str:
+        output = ready.play("apply", "--check", expect=2, plan_out=str(path), instances=list(entries), **HOW, **more)
+        assert "PlanNotPossible" in output and "Remedy:" in output, output
+        assert states(ready) == [] and sorted(ready.places()) == ["old", "web"] and not path.exists()
+        assert ready.query("SELECT * FROM claims") == before
+        return output
+
+    assert "big" in impossible(*FILE, entry("big", flavor="huge"))
+    assert "web" in impossible(entry("web", flavor="huge"))
+    query = "SELECT a.ip_address AS ip FROM ip_allocations a JOIN ports p ON p.id = a.port_id JOIN instances i ON i.uuid = p.instance_uuid"
+    (row,) = ready.query(query + " WHERE i.display_name = 'old'")
+    taken = entry("new", networks=[{"network": "lan", "fixed_ip": row["ip"]}])
+    assert row["ip"] in impossible(entry("web"), taken)
+    assert "Quota" in impossible(entry("web"), entry("new"), quotas={"instances": 2})
+    some = entry("new", min_count=1, max_count=2)
+    assert "new-2" in impossible(entry("web"), some, quotas={"instances": 3})
+
+
+def test_an_expired_plan_of_apply_gives_everything_back(ready: Site) -> None:
+    before = ready.query("SELECT instance_uuid, kind, memory_mb FROM claims")
+    path = plan(ready, plan_ttl=1)
+    time.sleep(1.2)
+    assert "PlanExpired" in use(ready, path, expect=2)
+    assert states(ready) == ["expired"] and sorted(ready.places()) == ["old", "web"]
+    assert ready.query("SELECT instance_uuid, kind, memory_mb FROM claims") == before
+    assert ready.query("SELECT * FROM plan_places") == []
+    ready.check_ledger()
+
+
+def test_a_resize_of_a_plan_of_apply_that_fails_leaves_nothing_held(ready: Site) -> None:
+    """The other steps are done, and the place of what did not move is free again."""
+    path = plan(ready)
+    (moved,) = (i for i in json.loads(path.read_text())["instances"] if i["name"] == "web")
+    for name, host in ready.hosts.items():
+        host.items_fail("instance_disks_fetch", errors.DiskFull(host=name, path="/", reason="full"))
+    output = use(ready, path, expect=2)
+    assert "DiskFull" in output and ready.places()["web"][1] == "kvm1"
+    assert ready.places()["new-1"][0] == "active" and "old" not in ready.places() and states(ready) == ["used"]
+    assert ready.query("SELECT * FROM plan_places") == []
+    kinds = ready.query("SELECT kind FROM claims WHERE instance_uuid = '%s'" % moved["uuid"])
+    assert [row["kind"] for row in kinds] == ["build"]
 
 
 @pytest.mark.long

@@ -148,13 +148,13 @@ class Apply:
         looked = self._look(file, known, first, plan.before if plan else None)
         if looked.ask:
             return {"changed": False, "ask": looked.ask}
-        of_plan = plan.begin(looked.plan) if plan else {}
+        of_plan = plan.check(looked.plan) if plan else {}
         planned = {**self._planned(file, looked.plan, over=not looked.plan.changes), **of_plan}
         self.results.leave(apply_plan.PLAN, CONTROLLER, planned)
         if planned["over"]:
             done = self._show_rehearsal(looked.plan) if self.action.check_mode else self._end(file, looked, planned)
             return {**planned, **NOTHING_BEGUN, **done, "ask": []}
-        begun = self._begin(file)
+        begun = self._begin(file, plan)
         self.results.leave(apply_plan.BEGIN, CONTROLLER, begun)
         return {**begun, "ask": []}
 
@@ -238,13 +238,14 @@ class Apply:
 
     # --- begin --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, file: fleet.File) -> Result:
-        """Change what is in the ledger alone. Returns the operations that hosts are to do."""
+    def _begin(self, file: fleet.File, plan: ApplyPlan | None = None) -> Result:
+        """Change what is in the ledger alone. Returns the operations that hosts are to do. :arg plan: is used by that"""
         planned = self.results.begun(apply_plan.PLAN)
         steps = {name: planned[name] for name in ("project", "delete", "boots")}
         if self.action.check_mode:
             return {**self._rehearse_begin(), **steps}
-        begun = self.action.open_ledger().transact(fleet.begin, file)
+        ledger = self.action.open_ledger()
+        begun = ledger.transact(plan.begin) if plan is not None else ledger.transact(fleet.begin, file)
         return {
             **steps,
             "changed": begun.changed,
@@ -279,6 +280,10 @@ class Apply:
 
     def _finish(self, file: fleet.File) -> Result:
         planned = self.results.begun(apply_plan.PLAN)
+        if planned.get("plan") and not self.action.check_mode:
+            from ..plans import chosen  # of few runs
+
+            chosen.give_back(self.action, planned["plan"])
         looked = self._look(file)
         return self._show_rehearsal(looked.plan) if self.action.check_mode else self._end(file, looked, planned)
 

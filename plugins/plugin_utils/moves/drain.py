@@ -145,9 +145,9 @@ class Drain(Stages):
         begun = self.result("begin")
         errors_of = self._errors()
         if begun.get("plan") and not self.action.check_mode:
-            from ..plans import drain_plans  # of few runs
+            from ..plans import chosen  # of few runs
 
-            drain_plans.give_back(self.action, begun["plan"])
+            chosen.give_back(self.action, begun["plan"])
         with self._ledger() as ledger:
             remaining = ledger.inspect(drain.remaining_instances, self.host)
         if self.action.check_mode:  # the others would have left

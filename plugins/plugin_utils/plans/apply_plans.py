@@ -39,14 +39,15 @@ class ApplyPlan:
         self.path = host_settings.values(action, PLANS).plan_out
         self.used = None if self.path is not None else chosen.of_run(action, self.ledger, APPLY)
         self.plan: Plan | None = self.used.plan if self.used is not None else None
+        self.usable = frozenset(action.hosts_to_use())
 
     def before(self, tx: Transaction) -> None:
         """In a transaction that is rolled back: give back what the used plan holds, so that the changes are planned as they were."""
         if self.used is not None:
             held_applies.give_back(tx, self.used.plan, self.used.file)
 
-    def begin(self, changes: Changes) -> dict[str, t.Any]:
-        """Use the plan, or write it. Returns what the steps need to know, for the result of the stage; empty: there is no plan.
+    def check(self, changes: Changes) -> dict[str, t.Any]:
+        """Judge the plan, or write it. Returns what the steps need to know, for the result of the stage; empty: there is no plan.
 
         :arg changes: that would be done, see before(). :raises BootflowError: see held_applies
         """
@@ -54,7 +55,7 @@ class ApplyPlan:
         if self.path is not None:
             self._hold(wanted, self.path)
         elif self.used is not None:
-            self._use(wanted, self.used)
+            self._judge(wanted, self.used)
         if self.plan is None:
             return {}
         places = {i["uuid"]: i["host"] for i in self.plan["instances"] if "from" in i}
@@ -83,14 +84,17 @@ class ApplyPlan:
         if self.action.options["print_table"]:
             tables.show(self.action.ports.display, [line(self.plan, path)])
 
-    def _use(self, wanted: held_applies.Wanted, used: chosen.Chosen) -> None:
+    def _judge(self, wanted: held_applies.Wanted, used: chosen.Chosen) -> None:
         held_applies.judge_request(used.plan, wanted, accept.names_of_ids(self.file.options.networks))
-        usable = frozenset(self.action.hosts_to_use())
 
         def judge(tx: Transaction) -> None:
             self.candidates.rehearse(tx)
             read, options = self.candidates.read, self.candidates.options
-            held_applies.judge_hosts(tx, used.plan, self.file, usable, read, options)
+            held_applies.judge_hosts(tx, used.plan, self.file, self.usable, read, options)
 
         self.ledger.rehearsal(judge)
-        self.action.write(lambda tx: held_applies.use(tx, used.plan, used.file))
+
+    def begin(self, tx: Transaction) -> fleet.Begun:
+        """Use the plan, and begin its changes. :raises BootflowError: see held_applies.begin()"""
+        used = t.cast(chosen.Chosen, self.used)  # none is written without check mode
+        return held_applies.begin(tx, used.plan, used.file, self.file, self.usable)

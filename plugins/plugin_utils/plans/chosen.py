@@ -108,3 +108,8 @@ def hosts_to_ask(action: LedgerAction, ledger: Ledger) -> list[str]:
 def _stale(action: LedgerAction, ledger: Ledger) -> list[str]:
     age = host_settings.values(action, RUN).facts_max_age
     return ledger.inspect(nodes.stale_hosts, action.within_limit(action.compute_hosts()), age)
+
+
+def give_back(action: LedgerAction, plan_id: str) -> None:
+    """Give back what a used plan still holds for instances that exist: they did not begin to move."""
+    action.open_ledger().transact(held.give_places_back, plan_id)

@@ -81,8 +81,3 @@ class DrainPlan:
     def lines(self) -> list[str]:
         """Return a line for people, where a plan was written."""
         return [line(self.plan, self.path)] if self.plan is not None and self.path is not None else []
-
-
-def give_back(action: LedgerAction, plan_id: str) -> None:
-    """Give back what a used plan still holds: its instances did not begin to move."""
-    action.open_ledger().transact(held.give_places_back, plan_id)

@@ -30,9 +30,3 @@ def places_of_plan(action: LedgerAction) -> dict[str, str] | None:
         if result.get("plan"):
             return t.cast("dict[str, str]", result["places"])
     return None
-
-
-def id_of_plan(action: LedgerAction) -> str | None:
-    """Return the id of the plan of this run, which an earlier step has used or written; None: there is none."""
-    found = (StageResults(action, family).read(stage, CONTROLLER) or {} for family, stage in FIRST)
-    return next((str(result["plan"]) for result in found if result.get("plan")), None)

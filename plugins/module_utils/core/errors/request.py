@@ -242,4 +242,4 @@ class PlanNotTaken(InvalidInput):
     """The playbook neither writes plans nor uses any."""
 
     msg_fmt = "%(playbook)s neither writes nor uses plans, and bootflow_%(variable)s is set"
-    remedy = "Leave it out. The playbooks boot, resize, migrate and drain write and use plans (docs/plans.md)."
+    remedy = "Leave it out. The playbooks boot, resize, migrate, drain and apply write and use plans (docs/plans.md)."

@@ -13,12 +13,12 @@ PLANS = Table(
         Setting(
             "plan",
             PATH,
-            help="Playbooks `boot`, `resize`, `migrate`, `drain`: file on the controller with the plan that is done, exactly or not at all.",
+            help="Playbooks `boot`, `resize`, `migrate`, `drain`, `apply`: file on the controller with the plan that is done, exactly or not at all.",
         ),
         Setting(
             "plan_out",
             PATH,
-            help="Playbooks `boot`, `resize`, `migrate`, `drain` with `--check`: file on the controller to which the plan is written. Its places are held.",
+            help="Playbooks `boot`, `resize`, `migrate`, `drain`, `apply` with `--check`: file on the controller for the plan, whose places are held.",
         ),
         Setting(
             "plan_ttl",

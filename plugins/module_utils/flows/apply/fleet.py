@@ -98,6 +98,7 @@ class File:
 class Begun:
     """The begun changes, for the hosts that have a part in them."""
 
+    plan: Plan = Plan()  # that was begun
     changed: bool = False  # something was written
     operations: dict[str, list[str]] = field(default_factory=dict)  # operation -> uuids
     attach: list[dict[str, t.Any]] = field(default_factory=list)  # in the form of bootflow_attachments
@@ -276,7 +277,7 @@ def begin(tx: Transaction, file: File) -> Begun:
     """
     runs.renew(tx)
     planned = _read(tx, file, _all_rows(tx, file, locked=True))
-    begun = Begun()
+    begun = Begun(planned.plan)
     fields: dict[Key, list[str]] = {}
     for change in planned.plan.to_do:
         key = (change.project, change.name)

@@ -255,7 +255,7 @@ def refusals_on(
 ) -> dict[str, errors.BootflowError]:
     """Place these waiting instances of this run on given hosts, by all filters and claims. Returns host -> its first refusal.
 
-    :arg places: uuid -> host. :arg read_fleet: reads no other hosts.
+    :arg places: uuid -> host. :arg read_fleet: may read other hosts, too, which get none of them.
     """
     refused: dict[str, errors.BootflowError] = {}
     grouped: t.Collection[str] = ()
@@ -264,7 +264,7 @@ def refusals_on(
 
         grouped = security_groups.instances_with_own(tx, [r.uuid for r in rows])
     fleet = read_fleet(tx, needs_of([r.spec for r in _one_of_each(rows)], options))
-    hosts = sorted(set(places.values()))
+    hosts = sorted({*places.values(), *map(str, fleet.values("host"))})
     by_host: dict[str, list[Instance]] = {}
     for row in rows:
         by_host.setdefault(places[row.uuid], []).append(row)

@@ -4,8 +4,8 @@
 
 """What a plan of apply holds: the instances that it boots, as the plan of a boot, and the hosts of its resizes.
 
-All else that it does needs no place; the plan has its changes, which are to be the same when it is used. It holds its places beside what it
-deletes, which exists until then.
+All else that it does needs no place; the plan has its changes and the instances that they are of, which are to be the same when it is used. It
+holds its places beside what it deletes, which exists until then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ...core import errors
 from ...core.apply import plan as planning
 from ...core.apply.fields import RESIZE
-from ...core.apply.plan import DETACH, REPLACE
+from ...core.apply.plan import ATTACH_INTERFACE, BOOT, DETACH, REPLACE
 from ...core.plans import plan_file
 from ...core.plans.plan_file import Plan
 from ...core.plans.plan_states import APPLY, EXPIRED, USED
@@ -48,10 +48,13 @@ class Wanted:
         return {**plan_file.request_of(self.file.requests), **how, "changes": changes_of(self.changes)}
 
 
+#: Fields of a change in the plan's file. What is booted has no UUID there: before, there is none.
+OF_CHANGES = ("kind", "name", "project", "uuid", "field", "what", "how", "steps")
+
+
 def changes_of(changes: planning.Plan) -> list[dict[str, t.Any]]:
-    """Return what is to be done as the plan's file has it. What is booted has no UUID there: before, there is none."""
-    names = ("kind", "name", "project", "field", "what", "how", "steps")
-    shown = [{n: c.as_dict()[n] for n in names} for c in changes.changes if c.done]
+    """Return what is to be done as the plan's file has it."""
+    shown = [{n: c.as_dict()[n] for n in OF_CHANGES} for c in changes.to_do]
     return sorted(shown, key=plan_file.canonical)
 
 
@@ -74,10 +77,10 @@ def hold(
     moves = _moves(tx, wanted.file)
     movers = cold.select(tx, moves)[1] if moves is not None else {}
     check_unplanned(tx, [m.row for m in movers.values()])
-    accepted = accept.accept(tx, wanted.file.requests, replace(wanted.file.options, keep_built_instances=True))
-    held.check_holdable(tx, accepted)
+    accepted = _accepted(tx, wanted)
     placed = _claimed(tx, movers, read_fleet, options)
     booted = _built(tx, accepted, read_fleet, options)
+    _check_whole(wanted.changes, movers, booted)
     shown = described(tx, [m.row for m in movers.values()])
     moved = [
         {
@@ -89,7 +92,8 @@ def hold(
         for u in sorted(movers, key=lambda u: movers[u].row.display_name)
     ]
     instances_of_plan = [*held.described(tx, booted), *moved]
-    plan = held.entered(tx, APPLY, wanted.request, instances_of_plan, seconds, ledger_id)
+    request = {**wanted.request, "existing": _existing(tx, wanted.changes, movers)}
+    plan = held.entered(tx, APPLY, request, instances_of_plan, seconds, ledger_id)
     plans.give(tx, plan["id"], sorted(b.uuid for b in booted))
     places.add(tx, plan["id"], {u: c.host for u, c in placed.items()})
     return plan
@@ -107,6 +111,41 @@ def _check_holdable(changes: planning.Plan) -> None:
     if words:
         remedy = "Apply the file for these instances without bootflow_plan_out first."
         raise errors.PlanNotPossible(reason=plan_file.some_words(words), remedy=remedy)
+
+
+def _accepted(tx: Transaction, wanted: Wanted) -> accept.Accepted:
+    """Accept what is booted, beside what is deleted before the boot. :raises PlanNotPossible: it is more than new instances, or refused"""
+    if not any(c.kind == BOOT for c in wanted.changes.to_do):
+        return accept.Accepted()
+    options = replace(wanted.file.options, keep_built_instances=True)
+    try:
+        accepted = accept.accept(tx, wanted.file.requests, options)
+    except errors.InvalidRequest as e:  # not without what the same plan deletes, or it was refused before
+        words = [str(problem["message"]) for problem in e.errors] or [e.message]
+        raise errors.PlanNotPossible(reason=plan_file.some_words(words), remedy=FREE) from e
+    held.check_holdable(tx, accepted)
+    return accepted
+
+
+def _check_whole(changes: planning.Plan, movers: t.Collection[str], booted: t.Sequence[builds.Build]) -> None:
+    """:raises PlanNotPossible: the plan would not hold all that is booted and resized."""
+    names = {(b.row.project, b.row.display_name) for b in booted}
+    words = [
+        "the quota has no place for %s beside what is deleted" % c.name
+        for c in changes.to_do
+        if c.kind == BOOT and (c.project, c.name) not in names
+    ]
+    words += ["no host can be held for %s" % c.name for c in changes.to_do if c.kind == RESIZE and c.uuid not in movers]
+    if words:
+        raise errors.PlanNotPossible(reason=plan_file.some_words(words), remedy=FREE)
+
+
+def _existing(tx: Transaction, changes: planning.Plan, movers: t.Collection[str]) -> list[dict[str, t.Any]]:
+    """Return the instances that are deleted or changed where they are, as they are, in the words of the plan's file."""
+    uuids = sorted({str(c.uuid) for c in changes.to_do if c.uuid is not None}.difference(movers))
+    rows = instances.select_live(tx, uuids=uuids) if uuids else []
+    shown = described(tx, rows)
+    return [shown[u] for u in sorted(shown, key=lambda u: (shown[u]["project"], shown[u]["name"]))]
 
 
 def _moves(tx: Transaction, file: fleet.File) -> cold.Wanted | None:
@@ -132,6 +171,7 @@ def _claimed(
 
 #: What is deleted by the same plan is there until then.
 ROOM = "Make room on other hosts, or add one. What the plan deletes has its room until then: delete it before."
+FREE = "What the plan deletes keeps its addresses and its part of the quota until then: delete it before, or apply without bootflow_plan_out."
 
 
 def _built(
@@ -191,6 +231,26 @@ def _word(change: t.Mapping[str, t.Any]) -> str:
     return str(change["what"] or change["kind"])
 
 
+def _moved_of(plan: Plan) -> list[dict[str, t.Any]]:
+    """Return the instances of a plan that are resized."""
+    return [i for i in plan["instances"] if "from" in i]
+
+
+def _built_of(plan: Plan) -> list[dict[str, t.Any]]:
+    """Return the instances of a plan that are booted."""
+    return [i for i in plan["instances"] if "from" not in i]
+
+
+def check_existing(tx: Transaction, plan: Plan, usable: t.Collection[str]) -> None:
+    """Check that the instances that are deleted, changed or resized are as planned, and so are the new hosts of the last. :arg usable: see begin()
+
+    :raises PlanOutdated: an instance has changed, or a host is not among the usable ones.
+    """
+    planned = [*_moved_of(plan), *plan["request"]["existing"]]
+    rows = instances.select_live(tx, uuids=sorted(i["uuid"] for i in planned)) if planned else []
+    check_unchanged(tx, {**plan, "instances": planned}, rows, usable)
+
+
 def judge_hosts(
     tx: Transaction,
     plan: Plan,
@@ -203,10 +263,9 @@ def judge_hosts(
 
     :raises PlanOutdated: an instance or host has changed.
     """
-    moved = [i for i in plan["instances"] if "from" in i]
-    built = [i for i in plan["instances"] if "from" not in i]
+    moved, built = _moved_of(plan), _built_of(plan)
     hosts = {i["uuid"]: i["host"] for i in moved}
-    check_unchanged(tx, {**plan, "instances": moved}, instances.select_live(tx, uuids=sorted(hosts)), usable)
+    check_existing(tx, plan, usable)
     moves = _moves(tx, file)
     if moved and moves is not None:
         _rows, movers = cold.select(tx, moves)
@@ -222,16 +281,43 @@ def judge_hosts(
         held.check_hosts(tx, {**plan, "instances": built}, usable, read_fleet, replace(options, explain=True))
 
 
-def use(tx: Transaction, plan: Plan, file: str) -> None:
-    """Use the plan: what it holds for boots is this run's, and resizes are to take over the rest. :arg file: the path of the plan's file"""
+def begin(tx: Transaction, plan: Plan, path: str, file: fleet.File, usable: t.Collection[str]) -> fleet.Begun:
+    """Use the plan, and begin what it does. What it holds for boots is this run's by that, and resizes are to take over the rest.
+
+    :arg path: of the plan's file. :arg usable: the hosts that this run may place instances on.
+    :raises PlanOutdated: something has changed since it was judged. :raises BootflowError: see held.check_held() and fleet.begin().
+    """
     runs.renew(tx)
-    held.check_held(tx, plan, file, lock=True)
-    take(tx, plan["id"])
+    held.check_held(tx, plan, path, lock=True)
+    taken = take(tx, plan["id"])
+    words = ["instance %s does not exist any more" % i["name"] for i in _built_of(plan) if i["uuid"] not in taken]
+    if words:
+        raise errors.PlanOutdated(plan=plan["id"], reason=plan_file.some_words(words))
     plans.end(tx, plan["id"], USED)
+    begun = fleet.begin(tx, file)  # which locks the instances
+    check_existing(tx, plan, usable)
+    _check_begun(plan, begun.plan)
+    return begun
 
 
-def take(tx: Transaction, plan_id: str) -> None:
-    """Give this run the builds that the plan holds."""
-    rows = plans.held(tx, plan_id, lock=True)
-    if rows:
-        instances.write(tx, [r.uuid for r in rows], run_id=tx.run.id)
+def _check_begun(plan: Plan, changes: planning.Plan) -> None:
+    """Check the changes of existing instances once more, in the transaction that begins them. :raises PlanOutdated: others would be begun"""
+    before = {_key(c) for c in plan["request"]["changes"] if c["kind"] != BOOT}
+    now = {_key(c) for c in json_of(changes_of(changes)) if c["kind"] != BOOT}
+    # Interfaces that cannot be attached are told apart in a rehearsal only.
+    differing = [key for key in before.symmetric_difference(now) if key in before or key[0] != ATTACH_INTERFACE]
+    if differing:
+        words = ["%s has changed" % name for name in sorted({key[1] for key in differing})]
+        raise errors.PlanOutdated(plan=plan["id"], reason=plan_file.some_words(words))
+
+
+def _key(change: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    return (change["kind"], change["name"], *(str(change[n]) for n in ("project", "uuid", "field", "what", "steps")))
+
+
+def take(tx: Transaction, plan_id: str) -> set[str]:
+    """Give this run the builds that the plan holds. Returns their UUIDs."""
+    uuids = [r.uuid for r in plans.held(tx, plan_id, lock=True)]
+    if uuids:
+        instances.write(tx, uuids, run_id=tx.run.id)
+    return set(uuids)

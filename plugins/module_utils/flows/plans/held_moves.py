@@ -155,7 +155,7 @@ def judge(tx: Transaction, plan: Plan, wanted: cold.Wanted, usable: t.Collection
 
 
 def check_unchanged(tx: Transaction, plan: Plan, rows: t.Iterable[Instance], usable: t.Collection[str]) -> None:
-    """Check that the instances of a plan are as planned, and its hosts among the usable ones. :raises PlanOutdated: one is not"""
+    """Check that the instances of a plan are as planned, and its new hosts among the usable ones. :raises PlanOutdated: one is not"""
     now = described(tx, list(rows))
     words: list[str] = []
     for instance in plan["instances"]:
@@ -163,7 +163,7 @@ def check_unchanged(tx: Transaction, plan: Plan, rows: t.Iterable[Instance], usa
             words.append("instance %s does not exist any more" % instance["name"])
         else:
             words += plan_file.instance_differences(instance, {"how": instance.get("how"), **now[instance["uuid"]]})
-    hosts = sorted({str(i["host"]) for i in plan["instances"]})
+    hosts = sorted({str(i["host"]) for i in plan["instances"] if "host" in i})
     words += ["host %s is not among the hosts of this run any more" % host for host in hosts if host not in usable]
     if words:
         raise errors.PlanOutdated(plan=plan["id"], reason=plan_file.some_words(words))
