@@ -171,6 +171,10 @@ ask:
   type: list
   elements: str
   returned: with O(phase=ask)
+plan_file:
+  description: The file of the plan that holds places, with C(id), C(file), C(hash) and C(expires).
+  type: dict
+  returned: with O(phase=ask) in check mode, if bootflow_plan_out is set and something is to be done
 over:
   description: Whether nothing is to be done, and all of it is reported. No step of the playbook follows.
   type: bool

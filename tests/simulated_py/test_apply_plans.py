@@ -12,7 +12,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from simulated_site import Site, entry
+from simulated_site import FLAVORS, Site, entry
 
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 
@@ -125,7 +125,8 @@ def test_a_plan_of_apply_that_cannot_be_held_whole(ready: Site) -> None:
         return output
 
     assert "big" in impossible(*FILE, entry("big", flavor="huge"))
-    assert "web" in impossible(entry("web", flavor="huge"))
+    roomy = {"name": "roomy", "vcpus": 1, "memory_mb": 9000000, "root_gb": 20}
+    assert "web" in impossible(entry("web", flavor="roomy"), flavors=[*FLAVORS, roomy])
     query = "SELECT a.ip_address AS ip FROM ip_allocations a JOIN ports p ON p.id = a.port_id JOIN instances i ON i.uuid = p.instance_uuid"
     (row,) = ready.query(query + " WHERE i.display_name = 'old'")
     taken = entry("new", networks=[{"network": "lan", "fixed_ip": row["ip"]}])

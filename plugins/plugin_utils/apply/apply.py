@@ -156,7 +156,7 @@ class Apply:
             return {**planned, **NOTHING_BEGUN, **done, "ask": []}
         begun = self._begin(file, plan)
         self.results.leave(apply_plan.BEGIN, CONTROLLER, begun)
-        return {**begun, "ask": []}
+        return {**begun, **{n: of_plan[n] for n in ("plan_file",) if n in of_plan}, "ask": []}
 
     def _plan_of_run(self, file: fleet.File) -> ApplyPlan | None:
         """Return the plan that this run uses, or writes; None: there is none."""

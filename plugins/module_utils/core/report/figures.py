@@ -182,7 +182,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan of a boot. ``state``: of plan_states.STATES. ``since``: when it was used, discarded or expired, or will expire."""
+    """A plan that holds places. ``state``: of plan_states.STATES. ``since``: when it was used, discarded or expired, or will expire."""
 
     id: str
     kind: str

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The part of a report on a plan of a boot: the hosts that get its instances, before and after."""
+"""The part of a report on a plan: the hosts that get its instances, before and after."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def section(report: Report, plan: Plan) -> Markup:
             "p",
             "%s %s, made by %s at %s: %s on %s. "
             % (
-                *("The plan of a", plan.kind, plan.actor, moment(plan.created)),
+                *("The plan of", plan.kind, plan.actor, moment(plan.created)),
                 counted(len(plan.places), "instances"),
                 counted(len(places), "hosts"),
             ),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A plan of a boot as its file and the ledger have it."""
+"""A plan as its file and the ledger have it."""
 
 from __future__ import annotations
 
