@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a plan of apply holds: the instances that it boots, as the plan of a boot, and the hosts of its resizes.
+"""Plans of apply: they hold the instances that are booted, as plans of boots, and the hosts of resizes.
 
-All else that it does needs no place; the plan has its changes and the instances that they are of, which are to be the same when it is used. It
-holds its places beside what it deletes, which exists until then.
+All other changes need no place; the plan has them with their instances, which are to be the same when it is used. Instances that it deletes keep
+their own places until then.
 """
 
 from __future__ import annotations
@@ -114,7 +114,10 @@ def _check_holdable(changes: planning.Plan) -> None:
 
 
 def _accepted(tx: Transaction, wanted: Wanted) -> accept.Accepted:
-    """Accept what is booted, beside what is deleted before the boot. :raises PlanNotPossible: it is more than new instances, or refused"""
+    """Accept what is booted, while what is deleted before the boot still exists.
+
+    :raises PlanNotPossible: it is more than new instances, or refused.
+    """
     if not any(c.kind == BOOT for c in wanted.changes.to_do):
         return accept.Accepted()
     options = replace(wanted.file.options, keep_built_instances=True)
@@ -131,7 +134,7 @@ def _check_whole(changes: planning.Plan, movers: t.Collection[str], booted: t.Se
     """:raises PlanNotPossible: the plan would not hold all that is booted and resized."""
     names = {(b.row.project, b.row.display_name) for b in booted}
     words = [
-        "the quota has no place for %s beside what is deleted" % c.name
+        "the quota has no place for %s until the others are deleted" % c.name
         for c in changes.to_do
         if c.kind == BOOT and (c.project, c.name) not in names
     ]
@@ -289,8 +292,8 @@ def begin(tx: Transaction, plan: Plan, path: str, file: fleet.File, usable: t.Co
     """
     runs.renew(tx)
     held.check_held(tx, plan, path, lock=True)
-    taken = take(tx, plan["id"])
-    words = ["instance %s does not exist any more" % i["name"] for i in _built_of(plan) if i["uuid"] not in taken]
+    uuids = take(tx, plan["id"])
+    words = ["instance %s does not exist any more" % i["name"] for i in _built_of(plan) if i["uuid"] not in uuids]
     if words:
         raise errors.PlanOutdated(plan=plan["id"], reason=plan_file.some_words(words))
     plans.end(tx, plan["id"], USED)
@@ -304,7 +307,7 @@ def _check_begun(plan: Plan, changes: planning.Plan) -> None:
     """Check the changes of existing instances once more, in the transaction that begins them. :raises PlanOutdated: others would be begun"""
     before = {_key(c) for c in plan["request"]["changes"] if c["kind"] != BOOT}
     now = {_key(c) for c in json_of(changes_of(changes)) if c["kind"] != BOOT}
-    # Interfaces that cannot be attached are told apart in a rehearsal only.
+    # Only a rehearsal finds interfaces that cannot be attached.
     differing = [key for key in before.symmetric_difference(now) if key in before or key[0] != ATTACH_INTERFACE]
     if differing:
         words = ["%s has changed" % name for name in sorted({key[1] for key in differing})]
