@@ -1,11 +1,11 @@
-#!/usr/bin/env python3
+#!/usr/bin/env python
 # Copyright (c) 2026, the bootflow.compute authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Print one revision that makes all tables as they are now. Usage: scripts/first_revision.py NUMBER | ruff format -
 
-Before the first release it replaces all revisions. After the release no revision changes, and this script goes.
+Before the first release this revision replaces all others. After the release no revision changes, and this script goes.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ INTERNAL = {
     "text",
     "DDL",
     "CheckConstraint",
+    "_one_of",
+    "cast",
     "search",
     "match",
     "sub",

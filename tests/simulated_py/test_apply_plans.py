@@ -17,7 +17,7 @@ from simulated_site import FLAVORS, Site, entry
 from ansible_collections.bootflow.compute.plugins.module_utils.core import errors
 
 #: web-1 gets larger, old is deleted, new-1 and new-2 are booted.
-FILE = [entry("web", flavor="large"), entry("new", count=2)]
+FILE = (entry("web", flavor="large"), entry("new", count=2))
 HOW: dict[str, t.Any] = {"prune": True, "apply_allow": ["resize"]}
 
 
@@ -167,14 +167,14 @@ def test_an_apply_that_is_killed_after_its_plan_was_used_goes_on_without_it(read
     planned = {i["name"]: i["uuid"] for i in json.loads(path.read_text())["instances"]}
     for host in ready.hosts.values():
         host.is_slow("instance_disks_fetch", 30, times=1)
-    process = ready.begin("apply", instances=FILE, plan=str(path), **HOW)
+    process = ready.begin("apply", instances=list(FILE), plan=str(path), **HOW)
     ready.wait_until(lambda: states(ready) == ["used"], seconds=60)
     ready.kill(process)
     for host in ready.hosts.values():
         host.heal()
     assert "PlanUsed" in use(ready, path, expect=2)
     ready.play("heartbeat")
-    ready.play("apply", instances=FILE, **HOW)
+    ready.play("apply", instances=list(FILE), **HOW)
     assert {n: r["uuid"] for n, r in ready.instances().items()} == planned
     assert {r["vm_state"] for r in ready.instances().values()} == {"active"}
     assert ready.query("SELECT * FROM plan_places") == []

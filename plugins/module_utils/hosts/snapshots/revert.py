@@ -142,16 +142,15 @@ def _has_variables(definitions: t.Sequence[t.Any], folder: str, packed: str) -> 
     """
     paths = {path for path in map(nvram_path, definitions) if path}
     own = os.path.join(folder, NVRAM)
+    remedy = (
+        "Boot another instance from the snapshot, or rebuild this one from it: its UEFI variables are made again then."
+    )
     if any(definition.find("devices/tpm") is not None for definition in definitions):
         what, remedy = "an emulated TPM", "Boot another instance from the snapshot: it gets a new TPM."
-    elif paths - {own}:
-        what, remedy = (
-            "UEFI variables in %s" % sorted(paths - {own})[0],
-            "Reboot it with bootflow_reboot_type: HARD first.",
-        )
+    elif paths - {own}:  # as an earlier version defined it: snapshots do not have these
+        what = "UEFI variables in %s" % sorted(paths - {own})[0]
     elif (paths or os.path.lexists(own)) and not packed:
         what = "UEFI variables, which the image lacks"
-        remedy = "Boot another instance from it, or rebuild this one from it: its UEFI variables are made again then."
     else:
         return bool(paths)
     raise NotSupportedYet(

@@ -98,7 +98,11 @@ def test_a_rebuild_needs_no_file_either(world: World, folder: Path) -> None:
 
 
 def booted(
-    world: World, folder: Path | None, check_mode: bool = False, variables: t.Mapping[str, t.Any] = {}, **fields: t.Any
+    world: World,
+    folder: Path | None,
+    check_mode: bool = False,
+    variables: t.Mapping[str, t.Any] | None = None,
+    **fields: t.Any,
 ) -> None:
     all_variables = {
         "inventory_hostname": "localhost",
@@ -108,7 +112,7 @@ def booted(
         "bootflow_images": [{"name": "cirros", "disk_format": "raw", "url": "http://x/y", "checksum": "0" * 64}],
         "bootflow_instances": [{"name": "web", "flavor": "small", "image": "cirros", "networks": "none", **fields}],
         **({"bootflow_user_data_dir": str(folder)} if folder else {}),
-        **variables,
+        **(variables or {}),
     }
     action_of(boot_accept, WorldPorts(world, "run1"), all_variables, check_mode).act()
 

@@ -56,6 +56,7 @@ from ansible_collections.bootflow.compute.plugins.module_utils.ledger.db.this_ru
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.guest_data import guest_texts
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.images import images as image_rows
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.networks import filter_marks
+from ansible_collections.bootflow.compute.plugins.module_utils.ledger.plans import places as places_of_plans
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.plans import plans as held_places
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.schema.tables import metadata
 from ansible_collections.bootflow.compute.plugins.module_utils.ledger.service import services
@@ -351,6 +352,10 @@ def images(life: Life) -> None:
         services.note_instances(of_run, "spring", "h1", [uuid])
         services.set_state(of_run, "spring", "h1", "pending", "drain")
         held_places.add(of_run, "a-plan", "boot", "0" * 64, 1, of_run.now + 60)
+        places_of_plans.add(of_run, "a-plan", {uuid: "h1"})
+    life.look()
+    with life.ledger.write() as tx:
+        of_run = tx.for_run(life.context("v"))
         held_places.end(of_run, "a-plan", "used")
         guest_texts.write(of_run, "a-key", {"0" * 64: "text"})
     life.look()

@@ -74,6 +74,7 @@ TABLE = {
     "detach_interface": ("active paused stopped", "none", None, None),
     "trigger_crash_dump": ("active paused rescued resized error", "none", None, None),
     "update_instance_metadata": (RESOURCES, "any", None, None),
+    "release": ("any", "none", None, None),  # not Nova's
 }
 
 

@@ -76,7 +76,7 @@ def test_limits_of_a_plan() -> None:
 @pytest.mark.parametrize(
     ("more", "least"),
     [({"stays": "locked"}, 0), ({"barred": frozenset("bc")}, 0), ({"availability_zone": "east"}, 0)],
-    ids=lambda value: str(value),
+    ids=("locked", "barred", "zone"),
 )
 def test_guests_that_cannot_go(more: dict[str, t.Any], least: int) -> None:
     assert len(three(**more).plan().steps) == least

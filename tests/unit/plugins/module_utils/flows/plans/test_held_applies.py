@@ -188,13 +188,40 @@ def test_all_or_nothing(world: Movers) -> None:
     assert kinds(world) == ["build", "build"] and plans_of(world) == [] and world.count(plan_places) == 0
 
 
+def test_a_plan_that_only_deletes_or_changes_holds_no_place(world: Movers) -> None:
+    tagged = dataclasses.replace(request("web"), metadata={"role": "db"})
+    for its in (file(world, tagged), file(world, request("web"))):
+        plan = t.cast(Plan, hold(world, its))
+        assert plan["instances"] == [] and kinds(world) == ["build", "build"]
+        judge(world, plan, its)
+        world.call(held.discard, [plan["id"]])
+        plan = t.cast(Plan, hold(world, its))
+        begin(world, plan, its)
+    assert plans_of(world).count("used") == 2 == plans_of(world).count("discarded")
+
+
+def test_another_instance_of_the_name_is_not_the_planned_one(world: Movers) -> None:
+    its = file(world)
+    plan = t.cast(Plan, hold(world, its))
+    old = uuid_of(world, "old")
+    for host in world.delete("b", uuids=[old]).hosts:
+        world.removed(host, [old], "b")
+    world.finish("b")
+    world.boot("old")
+    assert uuid_of(world, "old") != old
+    with pytest.raises(errors.PlanOutdated, match="old: delete is not in the plan"):
+        judge(world, plan, its)
+    with pytest.raises(errors.PlanOutdated, match="instance old does not exist any more"):
+        begin(world, plan, its)
+
+
 def test_a_run_that_dies_leaves_nothing_held(world: Movers) -> None:
     its = file(world)
     plan = t.cast(Plan, hold(world, its))
     begin(world, plan, its, run="d")
-    assert world.call(lambda tx: plans.any_expired(tx)) is False
+    assert world.call(plans.any_expired) is False
     world.time += 100_000
-    assert world.call(lambda tx: plans.any_expired(tx)) is True
+    assert world.call(plans.any_expired) is True
     world.call(held.expire)
     assert kinds(world) == ["build", "build", "build"] and world.count(plan_places) == 0
     changed = {c.name: c.kind for c in look(world, its).changes.to_do}

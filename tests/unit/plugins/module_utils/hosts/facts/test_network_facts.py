@@ -93,6 +93,8 @@ def test_libvirt_networks() -> None:
         ],
         "vxlan": [],
         "vlan": [],
+        "macvtap": [],
+        "ovn": [],
     }
     compute.NODE({**NODE, "networks": found}, "compute_node")
 
@@ -106,7 +108,7 @@ def test_what_cannot_be_read_is_left_out() -> None:
 
         return networks
 
-    assert set(reported(refuses(38))) == {"bridge", "vlan", "vxlan"}
+    assert set(reported(refuses(38))) == {"bridge", "macvtap", "ovn", "vlan", "vxlan"}
     assert reported(refuses(3))["network"] == []
 
 

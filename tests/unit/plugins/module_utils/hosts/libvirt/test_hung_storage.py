@@ -13,6 +13,7 @@ HOSTS = Path(__file__).resolve().parents[6] / "plugins" / "module_utils" / "host
 #: Questions of libvirt that QEMU answers when its disks do -> the files that ask them, none of which reports: of files, and of disks that are worked on.
 WAITING = {
     "blockInfo": {
+        "adopt/foreign_domains.py",
         "backups/take.py",
         "facts/facts.py",
         "libvirt/domain_disks.py",
